@@ -5,6 +5,7 @@ mod bench;
 mod cargo_test;
 mod fresh;
 mod fuzz;
+mod page;
 mod pmu_test;
 mod prose;
 mod soak;

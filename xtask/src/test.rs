@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use dioptra_testprograms::{NO_SKIP, SKIPS_FILE, skips_are_forbidden};
 
+use crate::page::{self, Page};
 use crate::pmu_test::cross::{self, Checked};
 use crate::{cargo_test, prose, root, tools};
 
@@ -92,6 +93,23 @@ fn steps(skips: &Skips) -> Result<Option<ExitCode>> {
             return Ok(Some(ExitCode::from(code.unwrap_or(1))));
         }
         println!("--- {name}: passed in {seconds:.1} s");
+    }
+    announce("page");
+    let step = Instant::now();
+    match page::check()? {
+        Page::Passed => println!("--- page: passed in {:.1} s", step.elapsed().as_secs_f64()),
+        Page::Failed(command) => {
+            println!("--- page: FAILED ({command} in crates/web/ui)");
+            return Ok(Some(ExitCode::FAILURE));
+        }
+        Page::Skipped(reason) if skips_are_forbidden() => {
+            println!("--- page: FAILED, skipped in spite of {NO_SKIP}: {reason}");
+            return Ok(Some(ExitCode::FAILURE));
+        }
+        Page::Skipped(reason) => {
+            println!("skipped: {reason}");
+            skips.add("page", &reason)?;
+        }
     }
     announce("64-bit Arm");
     let step = Instant::now();

@@ -100,6 +100,8 @@ const TOOLS: &[Tool] = &[
         &["python3-gevent"],
     ),
     command("node", &["nodejs"]),
+    command("npm", &["npm"]),
+    command("chromium", &["chromium"]),
     command("luajit", &["luajit"]),
     command("go", &["golang-go"]),
     command("musl-gcc", &["musl-tools"]),

@@ -1,9 +1,9 @@
-//! The examples in `--help`: every sub-command has some, and their arguments are accepted.
+//! Tests of the examples in `--help`: every sub-command has some, and their arguments are accepted.
 
 use crate::Arguments;
 use clap::{Command, CommandFactory};
 
-/// The words of a command line, up to the first pipe or redirection; a comment begins after two blanks.
+/// Returns the words of a command line, up to the first pipe or redirection. A comment begins after two blanks.
 fn words(example: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -32,7 +32,7 @@ fn words(example: &str) -> Vec<String> {
     words
 }
 
-/// The lines below `Examples:`.
+/// Returns the lines below `Examples:`.
 fn examples(help: &str) -> Vec<&str> {
     let (_, behind) = help.split_once("Examples:\n").unwrap_or_default();
     let lines = behind
@@ -51,7 +51,7 @@ fn check(command: &Command, path: &str, seen: &mut Vec<String>) {
         "{path} --help has no examples:\n{help}"
     );
     for example in examples {
-        // What follows `&&` is an example, too.
+        // The part behind `&&` is another example.
         for part in example.split(" && ") {
             let words = words(part);
             if words.first().is_none_or(|word| word != "dioptra") {
@@ -77,7 +77,7 @@ fn check(command: &Command, path: &str, seen: &mut Vec<String>) {
 #[test]
 fn every_command_has_examples_that_are_accepted() {
     let mut command = Arguments::command();
-    // Arguments are defined when they are needed.
+    // Arguments of sub-commands are only defined when the command is built.
     command.build();
     let mut seen = Vec::new();
     check(&command, "dioptra", &mut seen);

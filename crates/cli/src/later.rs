@@ -1,4 +1,4 @@
-//! Arguments of sub-commands that are defined when the sub-command is asked for: there are hundreds, and a run needs a few.
+//! Arguments that are defined only when their sub-command is used: there are hundreds, and a run needs a few.
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -26,7 +26,7 @@ impl<A: Args> Args for Later<A> {
     }
 }
 
-/// Defines the arguments. What the command is about has been said: the arguments' own description does not replace it.
+/// Defines the arguments. The command keeps its own description: that of the arguments would replace it.
 fn define<A: Args>(command: Command) -> Command {
     let about = command.get_about().cloned();
     let long = command.get_long_about().cloned();

@@ -3,14 +3,18 @@
 mod commands;
 #[cfg(test)]
 mod examples;
+mod exit;
+mod formats;
 mod later;
 mod metric_sets;
 mod output;
+mod remedies;
 mod screen;
 mod symbol_sources;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use dioptra_tables::Harmless;
+use exit::Exit;
 use later::Later;
 use output::say;
 use std::ffi::OsString;
@@ -71,57 +75,58 @@ fn main() -> ExitCode {
         Ok(words) => words,
         Err(error) => {
             say!("{error}");
-            return ExitCode::from(2);
+            return Exit::WrongArguments.into();
         }
     };
     let is_harmful = |word: &OsString| word.to_string_lossy().contains(char::is_control);
     let words_are_harmful = words.iter().any(is_harmful);
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
-        Err(error) => return refuse(&error, words_are_harmful),
+        Err(error) => return refuse(&error, words_are_harmful).into(),
     };
     let (failure, result) = match arguments.command {
-        Command::Record(Later(arguments)) => (125, commands::record::run(arguments)),
-        Command::Report(Later(arguments)) => (1, commands::report::run(arguments)),
-        Command::Diff(Later(arguments)) => (1, commands::diff::run(arguments)),
-        Command::Sum(Later(arguments)) => (1, commands::sum::run(arguments)),
-        Command::Annotate(Later(arguments)) => (1, commands::annotate::run(arguments)),
-        Command::Metrics(Later(arguments)) => (1, commands::metrics::run(arguments)),
-        Command::Info(Later(arguments)) => (1, commands::info::run(arguments)),
-        Command::Dump(Later(arguments)) => (1, commands::dump::run(arguments)),
-        Command::Web(Later(arguments)) => (1, commands::web::run(arguments)),
-        Command::Trace(Later(arguments)) => {
-            (arguments.failure_status(), commands::trace::run(*arguments))
+        Command::Record(Later(arguments)) => {
+            (Exit::RecordingFailed, commands::record::run(arguments))
         }
-        Command::Doctor(Later(arguments)) => (1, commands::doctor::run(arguments)),
-        Command::List(Later(arguments)) => (1, commands::list::run(arguments)),
+        Command::Report(Later(arguments)) => (Exit::Failed, commands::report::run(arguments)),
+        Command::Diff(Later(arguments)) => (Exit::Failed, commands::diff::run(arguments)),
+        Command::Sum(Later(arguments)) => (Exit::Failed, commands::sum::run(arguments)),
+        Command::Annotate(Later(arguments)) => (Exit::Failed, commands::annotate::run(arguments)),
+        Command::Metrics(Later(arguments)) => (Exit::Failed, commands::metrics::run(arguments)),
+        Command::Info(Later(arguments)) => (Exit::Failed, commands::info::run(arguments)),
+        Command::Dump(Later(arguments)) => (Exit::Failed, commands::dump::run(arguments)),
+        Command::Web(Later(arguments)) => (Exit::Failed, commands::web::run(arguments)),
+        Command::Trace(Later(arguments)) => (arguments.failure(), commands::trace::run(*arguments)),
+        Command::Doctor(Later(arguments)) => (Exit::Failed, commands::doctor::run(arguments)),
+        Command::List(Later(arguments)) => (Exit::Failed, commands::list::run(arguments)),
     };
     let truncated = dioptra_mapped::truncations();
     for truncation in &truncated {
         say!("{truncation}; what was made of it is wrong");
     }
-    // What standard output still holds is lost silently if it can't be written when the process ends.
-    let result = result.and_then(|code| output::flush().map(|()| code));
-    match result {
-        // Recordings pass their command's status on.
-        Ok(_) if !truncated.is_empty() && failure == 1 => ExitCode::from(1),
-        Ok(code) => code,
-        // Whoever read our output has seen enough.
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+    // Buffered output that can't be written when the process ends is lost silently, so it is flushed here.
+    let result = result.and_then(|exit| output::flush().map(|()| exit));
+    let exit = match result {
+        // Recordings pass the status of their command on.
+        Ok(_) if !truncated.is_empty() && failure == Exit::Failed => failure,
+        Ok(exit) => exit,
+        // The reader of our output has closed the pipe: it has seen enough.
+        Err(error) if output::is_broken_pipe(&error) => Exit::Done,
         Err(error) => {
-            say!("{error:#}");
-            ExitCode::from(failure)
+            say!("{}", remedies::of_chain(&error));
+            failure
         }
-    }
+    };
+    exit.into()
 }
 
-/// Tells what is wrong with the arguments, or the help or version that they ask for.
-fn refuse(error: &clap::Error, words_are_harmful: bool) -> ExitCode {
+/// Prints the error in the arguments, or the help or version that they ask for.
+fn refuse(error: &clap::Error, words_are_harmful: bool) -> Exit {
     let printed = if error.use_stderr() && words_are_harmful {
-        // Without clap's own colours.
+        // Plain text drops clap's own colours.
         let plain = error.render().to_string();
         let mut out = Harmless::new(std::io::stderr(), false);
-        // A closed standard error changes nothing of the status.
+        // A closed standard error does not change the exit status.
         let _ = out.write_all(plain.as_bytes());
         Ok(())
     } else {
@@ -130,8 +135,9 @@ fn refuse(error: &clap::Error, words_are_harmful: bool) -> ExitCode {
     match printed.and_then(|()| output::flush()) {
         Err(error) if !output::is_broken_pipe(&error) => {
             say!("{error:#}");
-            ExitCode::from(1)
+            Exit::Failed
         }
-        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+        _ if error.use_stderr() => Exit::WrongArguments,
+        _ => Exit::Done,
     }
 }

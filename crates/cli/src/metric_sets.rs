@@ -1,4 +1,4 @@
-//! Which sets of metrics there are: our own, files of the user's, and what makers publish in a folder of the user's.
+//! The available sets of metrics: built-in ones, the user's files, and the makers' data in a folder of the user's.
 
 use anyhow::{Context, anyhow, bail};
 use dioptra_metrics::{CpuId, MetricSet, PmuData, builtin};
@@ -6,13 +6,13 @@ use dioptra_recorder::machine::Machine;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// Names the folder without `--pmu-data` on each command line.
+/// The variable that names the makers' folder, in place of `--pmu-data`.
 const FOLDER: &str = "DIOPTRA_PMU_DATA";
 
-/// Means the set for the CPU at hand.
+/// The name of the set for the CPU at hand.
 pub const OF_THE_CPU: &str = "cpu";
 
-/// Where sets are looked for.
+/// The sources of metric sets.
 #[derive(Debug)]
 pub struct MetricSets {
     published: Option<PmuData>,
@@ -22,25 +22,25 @@ pub struct MetricSets {
     recording: Option<PathBuf>,
 }
 
-/// A set, and those of its columns that were asked for.
+/// A set, and its chosen columns.
 #[derive(Clone, Debug)]
 pub struct ChosenColumns {
     /// The set.
     pub set: Cow<'static, MetricSet>,
-    /// Indices of its columns.
+    /// The indices of the chosen columns.
     pub columns: Vec<usize>,
 }
 
 impl MetricSets {
-    /// The sets for this machine.
+    /// Returns the sets for this machine.
     ///
     /// # Errors
-    /// As [`MetricSets::for_cpu`].
+    /// The same as [`MetricSets::for_cpu`].
     pub fn for_this_machine(folder: Option<&Path>) -> anyhow::Result<MetricSets> {
         MetricSets::for_cpu(Machine::running().cpuid, folder)
     }
 
-    /// The sets for a CPU, with those of `folder` or, without it, of `DIOPTRA_PMU_DATA`.
+    /// Returns the sets for a CPU, with the makers' sets of `folder` or, without it, of `DIOPTRA_PMU_DATA`.
     ///
     /// # Errors
     /// The folder cannot be read, or has no metrics.
@@ -76,7 +76,7 @@ impl MetricSets {
     /// Finds the sets for the CPU that a recording names, if it names one.
     ///
     /// # Errors
-    /// As [`MetricSets::for_cpu`].
+    /// The same as [`MetricSets::for_cpu`].
     pub fn for_recording(
         recording: &Path,
         cpu: Option<String>,
@@ -87,7 +87,7 @@ impl MetricSets {
         Ok(sets)
     }
 
-    /// Says who does not tell the CPU, and the remedy.
+    /// Returns the message that the CPU is unknown, with the remedy.
     fn no_cpu(&self) -> String {
         match &self.recording {
             None => "this machine does not tell which CPU it has; name a set".to_owned(),
@@ -100,17 +100,17 @@ impl MetricSets {
         }
     }
 
-    /// The CPU at hand, as a profile's header names it, if it is known.
+    /// Returns the CPU at hand, as a profile's header names it, if it is known.
     pub fn cpu(&self) -> Option<&str> {
         self.cpu.as_deref()
     }
 
-    /// What makers publish, where a folder was named.
+    /// Returns the makers' data, if a folder was named.
     pub fn published(&self) -> Option<&PmuData> {
         self.published.as_ref()
     }
 
-    /// All that there is for the CPU at hand: the maker's set, our own for its family, and `generic`.
+    /// Returns all sets for the CPU at hand: the maker's set, the built-in one for its family, and `generic`.
     ///
     /// # Errors
     /// A maker's file is wrong.
@@ -123,8 +123,8 @@ impl MetricSets {
         Ok(sets)
     }
 
-    /// The sets for a CPU, by its id or by the name of one of its sets: the maker's, then our own. None where it has
-    /// only the generic one.
+    /// Returns the sets for a CPU, by its id or by the name of one of its sets: the maker's, then the built-in ones.
+    /// Returns none if the CPU has only the generic set.
     ///
     /// # Errors
     /// A maker's file is wrong.
@@ -143,11 +143,11 @@ impl MetricSets {
         Ok(sets)
     }
 
-    /// The set of this name: a file's path, one of ours, a CPU of the makers' folder, a CPU's id, or `cpu` for the
-    /// CPU at hand. `None` if there is none.
+    /// Finds the set of this name: a file's path, a built-in set, a CPU of the makers' folder, a CPU's id, or `cpu` for
+    /// the CPU at hand. Returns `None` if there is none.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The set exists but cannot be read.
     pub fn find(&self, name: &str) -> anyhow::Result<Option<Cow<'static, MetricSet>>> {
         let path = Path::new(name);
         let is_path = name.contains('/')
@@ -175,8 +175,9 @@ impl MetricSets {
         Ok(self.for_named_cpu(name)?.into_iter().next())
     }
 
-    /// What a name chooses: a whole set ([`MetricSets::find`]), `SET:COLUMN` (a column with what folds under it, or a
-    /// maker's group of columns), or such a column of the sets for the CPU at hand.
+    /// Returns the columns that a name chooses. The name is a whole set ([`MetricSets::find`]), `SET:COLUMN`, or a
+    /// column of the sets for the CPU at hand. A column is one with the columns that fold under it, or a maker's group
+    /// of columns.
     ///
     /// # Errors
     /// There is nothing of this name, or it cannot be read.
@@ -185,7 +186,7 @@ impl MetricSets {
             let columns = (0..set.columns().len()).collect();
             return Ok(ChosenColumns { set, columns });
         }
-        // Names of columns hold colons themselves.
+        // Names of columns may hold colons themselves.
         for (at, _) in name.match_indices(':') {
             if let Some(set) = self.find(&name[..at])? {
                 let column = &name[at + 1..];
@@ -224,7 +225,7 @@ impl MetricSets {
     }
 }
 
-/// Whether the folder has a set for the CPU.
+/// Returns whether the folder has a set for the CPU.
 fn publishes(data: &PmuData, cpu: &str) -> bool {
     let id = CpuId::parse(cpu);
     data.cpus().iter().any(|known| {
@@ -260,12 +261,12 @@ mod tests {
             .map(|&c| generic.columns()[c].name.as_str())
             .collect();
         assert_eq!(named, ["ipc", "frontend_stalled", "backend_stalled"]);
-        // Without a set: of this CPU's first.
+        // Without a set's name the sets of this CPU come first.
         assert_eq!(name("ipc").unwrap(), "generic");
         let starved = haswell.choose("instruction_starvation").unwrap();
         assert_eq!(starved.set.name, "hsw-ep");
         assert!(starved.columns.len() > 1);
-        // A colon of its own.
+        // The colon belongs to the column's name.
         assert_eq!(name("rs_events:empty_cycles").unwrap(), "hsw-ep");
         assert_eq!(name("hsw:rs_events:empty_cycles").unwrap(), "hsw");
     }

@@ -1,4 +1,4 @@
-//! What all sub-commands share about their output.
+//! Output that all sub-commands share: messages, and the end of standard output.
 
 use anyhow::Context;
 use dioptra_tables::escape;
@@ -12,8 +12,8 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// As [`say!`]. An indented line goes on with the message before it, such as a pattern with a mark below its fault. Any
-/// other end of a line is spelled out, or a name could hold a line that looks like one of ours.
+/// Writes the line of [`say!`]. An indented line continues the message before it, such as a pattern with a mark below
+/// its fault. Any other newline is spelled out, because a name could hold a line that looks like one of ours.
 pub fn write_line(text: fmt::Arguments<'_>) {
     // A closed standard error is no reason to fail.
     let _ = writeln!(io::stderr(), "dioptra: {}", spelled(&text.to_string()));
@@ -25,7 +25,7 @@ fn spelled(text: &str) -> String {
     lines.join(INDENTED)
 }
 
-/// Whether the error came from a closed pipe, such as that of `| head`.
+/// Returns whether the error came from a closed pipe, such as that of `| head`.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
@@ -34,7 +34,7 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Writes what standard output still holds.
+/// Writes the buffered standard output.
 ///
 /// # Errors
 /// The error of the write.

@@ -1,4 +1,4 @@
-//! Standard output as people see it: how wide it is, whether it has colours, and the pager before it.
+//! Standard output as people see it: its width, its colours, and the pager before it.
 
 use crate::output::is_broken_pipe;
 use anyhow::Context;
@@ -22,7 +22,7 @@ pub struct ScreenArguments {
     no_pager: bool,
 }
 
-/// When there are colours.
+/// The choice of when to use colours.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum When {
     /// At a terminal
@@ -33,18 +33,18 @@ enum When {
     Never,
 }
 
-/// Cells of a line where a terminal does not tell.
+/// The number of cells in a line if the terminal does not report its width.
 const USUAL_WIDTH: usize = 80;
 
 /// Standard output.
 pub struct Screen {
-    /// How many cells a line has.
+    /// The number of cells in a line.
     pub width: usize,
     /// Whether to use colours.
     pub color: bool,
-    /// Whether it is a terminal.
+    /// Whether standard output is a terminal.
     pub is_terminal: bool,
-    /// Whether it is a terminal that tells how wide it is; the output of others is not cut, and has no pager.
+    /// Whether standard output is a terminal of known width. Other output is not cut, and has no pager.
     pub is_sized: bool,
     pager: Option<OsString>,
 }
@@ -74,7 +74,7 @@ impl ScreenArguments {
     }
 }
 
-/// The width that the terminal tells, else that of COLUMNS.
+/// Returns the width that the terminal reports, else that of COLUMNS.
 fn terminal_width() -> Option<usize> {
     let told = rustix::termios::tcgetwinsize(io::stdout());
     let told = told.ok().map(|size| usize::from(size.ws_col));
@@ -83,7 +83,7 @@ fn terminal_width() -> Option<usize> {
     width.filter(|width| *width > 0)
 }
 
-/// The command of the pager, for a shell; `None` where the user wants none.
+/// Returns the shell command of the pager; `None` if the user wants none.
 fn pager() -> Option<OsString> {
     let of = |name| std::env::var_os(name);
     let pager = of("DIOPTRA_PAGER").or_else(|| of("PAGER"));
@@ -91,7 +91,7 @@ fn pager() -> Option<OsString> {
     (!pager.is_empty() && pager != "cat").then_some(pager)
 }
 
-/// Whether the locale's characters are Unicode's; the first of these variables that is set decides.
+/// Returns whether the locale's characters are Unicode's; the first of these variables that is set decides.
 pub fn is_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -103,18 +103,18 @@ pub fn is_utf8() -> bool {
     })
 }
 
-/// How a format spells control characters.
+/// The spelling of control characters in a format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
-    /// The writer has taken care of them.
+    /// The writer has already spelled them out.
     Done,
-    /// As `\x1b`.
+    /// Control characters are written as `\x1b`.
     Text,
-    /// As `\u001b`.
+    /// Control characters are written as `\u001b`.
     Json,
 }
 
-/// Standard output of commands that have no pager; see [`Screen::show`].
+/// Returns the standard output of commands that have no pager; see [`Screen::show`].
 pub fn stdout(spelling: Spelling) -> Box<dyn Write> {
     let is_terminal = io::stdout().is_terminal();
     let out = io::stdout().lock();
@@ -127,11 +127,11 @@ pub fn stdout(spelling: Spelling) -> Box<dyn Write> {
 }
 
 impl Screen {
-    /// Lets `write` write to standard output: through the pager if there is one. At a terminal, control characters are
-    /// spelled out; files and pipes have them as they are.
+    /// Lets `write` write to standard output, through the pager if there is one. Control characters are spelled out at
+    /// a terminal; files and pipes get them as they are.
     ///
     /// # Errors
-    /// Those of `write`, but none because the pager was left.
+    /// The errors of `write`. A user who leaves the pager early causes no error.
     pub fn show(
         &self,
         spelling: Spelling,
@@ -154,14 +154,14 @@ impl Screen {
     }
 }
 
-/// Shows what `write` writes with a pager; `None` if there is no such pager.
+/// Pipes the output of `write` through a pager; `None` if there is no such pager.
 fn page(
     pager: &OsString,
     write: &impl Fn(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<anyhow::Result<()>>> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(pager).stdin(Stdio::piped());
-    // As other programs do: colours stay colours, and what fits on the screen needs no key.
+    // Other programs set the same options: colours stay colours, and a text that fits on the screen needs no key.
     for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
         if std::env::var_os(name).is_none() {
             command.env(name, value);
@@ -179,13 +179,13 @@ fn page(
     if let Ok(ignoring) = ignoring {
         signal_hook::low_level::unregister(ignoring);
     }
-    /// A shell's codes for commands that it cannot find or run.
+    /// A shell's exit codes for commands that it cannot find or run.
     const NOT_RUN: [i32; 2] = [126, 127];
     if status?.code().is_some_and(|code| NOT_RUN.contains(&code)) {
         return Ok(None);
     }
     Ok(Some(match result {
-        // Who leaves the pager has seen enough.
+        // A user who leaves the pager has seen enough.
         Err(error) if is_broken_pipe(&error) => Ok(()),
         result => result,
     }))

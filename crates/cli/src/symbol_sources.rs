@@ -1,27 +1,29 @@
-//! Where names come from beyond this machine's own files: arguments of every command that shows functions.
+//! Sources of names beyond this machine's own files: arguments of every command that shows functions.
 
 use anyhow::{Context, bail};
 use dioptra_symbols::{Debuginfod, SymbolOptions};
 use std::path::PathBuf;
 
-/// Asks for debug files without `--debuginfod` on each command line.
+/// The variable that asks for debug files, in place of `--debuginfod`.
 const ASKED: &str = "DIOPTRA_DEBUGINFOD";
 
 /// Arguments that name sources of symbols.
 #[derive(Clone, clap::Args)]
 pub struct SymbolSources {
-    /// The recorded kernel's vmlinux: functions, instructions and, with debug information, source lines [default: looked for by build id]
+    /// The recorded kernel's vmlinux: functions, instructions and, with debug information, source lines [default:
+    /// looked for by build id]
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
-    /// Fetch missing debug files from these servers, or from those of DEBUGINFOD_URLS; DIOPTRA_DEBUGINFOD=1 does the same. Nothing is asked otherwise
+    /// Fetch missing debug files from these servers, or from those of DEBUGINFOD_URLS; DIOPTRA_DEBUGINFOD=1 does the
+    /// same. Nothing is asked otherwise
     #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     debuginfod: Option<String>,
 }
 
-/// The folder in which files are kept that can be made anew.
+/// Returns the folder of files that can be made anew.
 pub fn cache() -> Option<PathBuf> {
     let of = |name| std::env::var_os(name).map(PathBuf::from);
-    // A home that is not there, as users of services have, is not made.
+    // A missing home folder, as service users have, is not created.
     let home = || Some(of("HOME").filter(|home| home.is_dir())?.join(".cache"));
     let cache = of("XDG_CACHE_HOME").or_else(home);
     let cache = cache.filter(|path| path.is_absolute());
@@ -29,7 +31,7 @@ pub fn cache() -> Option<PathBuf> {
 }
 
 impl SymbolSources {
-    /// Adds what was asked for to the options.
+    /// Adds the wanted sources to the options.
     pub fn add_to(&self, options: SymbolOptions) -> anyhow::Result<SymbolOptions> {
         if let Some(path) = &self.vmlinux
             && !path.is_file()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// Serves the current folder encrypted, on a port that it prints; logs what is asked for to standard error.
+/// A server of the current folder, encrypted, on a port that it prints; it logs requests to standard error.
 const SERVER: &str = r#"
 import http.server, ssl, sys
 server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
@@ -17,7 +17,7 @@ print(server.server_port, flush=True)
 server.serve_forever()
 "#;
 
-/// Certificates of an authority of our own and of a server on this machine.
+/// A script that makes certificates of an authority of our own and of a server on this machine.
 const CERTIFICATES: &str = r#"
 set -e
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout authority.key -out authority.pem \
@@ -69,7 +69,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// A report with nothing of this machine's servers and files in its environment.
+    /// Runs a report with nothing of this machine's servers and files in its environment.
     fn report(&self, options: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
         for name in [
@@ -111,13 +111,13 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// An encrypted server of `www`: itself, its port, and the file it logs to.
+/// Starts an encrypted server of `www`. Returns the server, its port, and the file it logs to.
 fn serve(scene: &Scene) -> Result<(Running, u16, PathBuf), Skip> {
     let python = programs::need_tool("python3")?;
     programs::need_tool("openssl")?;
@@ -179,7 +179,7 @@ fn an_encrypted_server_is_asked_once_and_only_on_request() {
         log.lines().filter(|line| line.contains("\" 200 ")).count()
     };
     assert_eq!(shares(&log), 1);
-    // From the cache, with the other ways to ask.
+    // The file comes from the cache, whichever way the server is named.
     assert!(has_names(
         &scene.report(&["--debuginfod"], &[trusted, urls])
     ));
@@ -199,7 +199,7 @@ fn a_silent_server_costs_one_timeout() {
     );
     let output = scene.report(&[&url], &[("DEBUGINFOD_TIMEOUT", "1")]);
     assert!(!has_names(&output));
-    // Each of both addresses once, although there are several files to ask for.
+    // Each of the two addresses is given up once, although there are several files to ask for.
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(told.matches("not asked again").count(), 2, "{told}");
 }

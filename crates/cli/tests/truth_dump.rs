@@ -15,7 +15,7 @@ fn dump(arguments: &[&str], file: &Path) -> Output {
         .expect("dioptra runs")
 }
 
-/// All records of `kind` as JSON.
+/// Returns all records of `kind` as JSON.
 fn records(file: &Path, kind: &str) -> Vec<Value> {
     let output = dump(&["--format", "json", "--type", kind], file);
     assert!(output.status.success(), "{file:?}: {output:?}");
@@ -27,7 +27,7 @@ fn records(file: &Path, kind: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What perf prints of the samples.
+/// Returns perf's print of the samples.
 fn script(fields: &str, more: &[&str], file: &Path) -> String {
     let output = Command::new("perf")
         .args([
@@ -55,7 +55,7 @@ fn number(value: &Value) -> u64 {
     }
 }
 
-/// Compares every field that all samples of `file` have; returns how many samples there are.
+/// Compares every field that all samples of `file` have; returns the number of samples.
 fn assert_samples_equal(file: &Path) -> usize {
     let samples = records(file, "SAMPLE");
     let all_have = |name: &str| samples.iter().all(|sample| !sample[name].is_null());
@@ -96,7 +96,7 @@ fn assert_samples_equal(file: &Path) -> usize {
             words.join(" ")
         })
         .collect();
-    // Equal times may come in another order.
+    // Samples of equal times may come in another order.
     perfs.sort();
     ours.sort();
     assert_eq!(perfs.len(), ours.len(), "{file:?}");
@@ -122,7 +122,7 @@ fn comparable(address: u64) -> u64 {
 }
 
 fn assert_chains_equal(file: &Path, samples: &[Value]) {
-    // perf cuts long chains unless it is told otherwise.
+    // perf cuts long chains without this option.
     let text = script("ip", &["--max-stack", "100000"], file);
     let mut perfs: Vec<Vec<u64>> = text
         .split("\n\n")
@@ -213,7 +213,7 @@ fn shared_files() {
             .expect("a name")
             .to_string_lossy()
             .into_owned();
-        // perf 6.1 cannot read the first, and makes samples of its own out of the second's trace.
+        // perf 6.1 cannot read the first file, and makes samples of its own from the second file's trace.
         if !name.contains("data") || name.starts_with("lpd-") || name.contains("intel_pt") {
             continue;
         }

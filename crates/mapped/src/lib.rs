@@ -19,13 +19,23 @@ mod guard;
 mod guard;
 
 use guard::Guard;
-pub use memmap2::Advice;
-use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+/// The way in which a program will read mapped bytes. Systems that take no such advice ignore it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// From the first byte to the last one.
+    Sequential,
+    /// Few bytes here and there.
+    Random,
+    /// All of them at once: the system should read them now.
+    PopulateRead,
+}
 
 /// A file, or a part of it, mapped read-only. Dereferences to its bytes.
 #[derive(Debug)]
@@ -116,24 +126,39 @@ impl MappedFile {
 
     /// Tells the system how the bytes will be read. Only speed depends on it.
     pub fn advise(&self, advice: Advice) {
-        let _ = self.map.advise(advice);
+        self.advise_range(advice, 0..self.map.len());
     }
 
     /// Tells the system how the bytes of a range will be read.
     pub fn advise_range(&self, advice: Advice, range: Range<usize>) {
-        let _ = self.map.advise_range(advice, range.start, range.len());
+        #[cfg(unix)]
+        {
+            let advice = match advice {
+                Advice::Sequential => memmap2::Advice::Sequential,
+                Advice::Random => memmap2::Advice::Random,
+                #[cfg(target_os = "linux")]
+                Advice::PopulateRead => memmap2::Advice::PopulateRead,
+                #[cfg(not(target_os = "linux"))]
+                Advice::PopulateRead => memmap2::Advice::WillNeed,
+            };
+            let _ = self.map.advise_range(advice, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = (advice, range);
     }
 
     /// Gives the memory of a range back to the system; whoever reads it again gets the same bytes from the file.
     pub fn release(&self, range: Range<usize>) {
         if range.start < range.end && range.end <= self.map.len() {
-            // SAFETY: the mapping is the file's and never written to, so that the same bytes come back when they are read.
-            let released = unsafe {
-                self.map
-                    .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
-            };
-            // Only memory depends on it.
-            let _ = released;
+            #[cfg(unix)]
+            {
+                let advice = memmap2::UncheckedAdvice::DontNeed;
+                let (start, length) = (range.start, range.len());
+                // SAFETY: the mapping is the file's and never written to, so the same bytes come back when they are read.
+                let released = unsafe { self.map.unchecked_advise_range(advice, start, length) };
+                // Only the use of memory depends on it.
+                let _ = released;
+            }
         }
     }
 }

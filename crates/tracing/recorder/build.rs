@@ -1,6 +1,6 @@
 //! Builds the shared object that is preloaded into traced programs, so that the recorder can carry it inside itself.
 //!
-//! It is another build of another crate of this workspace, with a target folder of its own: cargo has locked the outer one.
+//! The runtime is another build, of another crate of this workspace, with a target folder of its own: cargo has locked the outer one.
 //! The build fails if the object could do more to a program than it may ([`preload_object`]).
 
 #[path = "build/preload_object.rs"]
@@ -72,7 +72,7 @@ fn build(crates: &Path, out: &Path, object: &Path) {
             format!("{}-linux-gnu-gcc", variable("CARGO_CFG_TARGET_ARCH")),
         );
     }
-    // What it needs has been fetched for this crate already.
+    // Its dependencies have been fetched for this crate already.
     command.arg("--offline");
     // Lints, coverage and the like are meant for the outer build; the shared object must hold nothing else.
     command.env_remove(format!("CARGO_TARGET_{upper}_RUSTFLAGS"));

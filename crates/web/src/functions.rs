@@ -15,7 +15,7 @@ use crate::texts;
 use dioptra_instructions::EdgeEnd;
 use dioptra_profile::{FunctionId, ModuleId};
 use dioptra_report::{
-    AnnotateOptions, AnnotatedEvent, Annotation, PlaceCount, PlaceFrame, SourceText, annotate,
+    AddressCount, AddressFrame, AnnotateOptions, AnnotatedEvent, Annotation, SourceText, annotate,
     edge_kind_word, function_with_id, instruction_kind_word,
 };
 use hashbrown::HashMap;
@@ -178,8 +178,8 @@ impl Texts {
 /// Frames, stacks of frames and files, each once.
 #[derive(Default)]
 struct Frames {
-    list: Vec<PlaceFrame>,
-    ids: HashMap<PlaceFrameKey, u32>,
+    list: Vec<AddressFrame>,
+    ids: HashMap<AddressFrameKey, u32>,
     stacks: Vec<Vec<u32>>,
     stack_ids: HashMap<Vec<u32>, i32>,
     files: Vec<Arc<str>>,
@@ -187,7 +187,7 @@ struct Frames {
 }
 
 /// What tells frames apart.
-type PlaceFrameKey = (
+type AddressFrameKey = (
     Option<Arc<str>>,
     Option<Arc<str>>,
     Option<u32>,
@@ -206,7 +206,7 @@ impl Frames {
         id
     }
 
-    fn frame(&mut self, frame: &PlaceFrame) -> u32 {
+    fn frame(&mut self, frame: &AddressFrame) -> u32 {
         let key = (
             frame.function.clone(),
             frame.file.clone(),
@@ -226,7 +226,7 @@ impl Frames {
         id
     }
 
-    fn stack(&mut self, frames: &[PlaceFrame]) -> i32 {
+    fn stack(&mut self, frames: &[AddressFrame]) -> i32 {
         if frames.is_empty() {
             return -1;
         }
@@ -326,11 +326,11 @@ fn targets(selected: &Selected, module: ModuleId, annotation: &Annotation) -> Ve
     targets.collect()
 }
 
-fn samples(counts: &[PlaceCount]) -> Vec<u64> {
+fn samples(counts: &[AddressCount]) -> Vec<u64> {
     counts.iter().map(|count| count.count.samples).collect()
 }
 
-fn weights(counts: &[PlaceCount]) -> Vec<u64> {
+fn weights(counts: &[AddressCount]) -> Vec<u64> {
     counts.iter().map(|count| count.count.weight).collect()
 }
 
@@ -402,7 +402,7 @@ fn lines(annotation: &Annotation, frames: &mut Frames) -> Vec<CodeLine> {
     lines.collect()
 }
 
-fn counted(count: PlaceCount) -> Counted {
+fn counted(count: AddressCount) -> Counted {
     Counted {
         samples: count.count.samples,
         weight: count.count.weight,

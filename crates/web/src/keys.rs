@@ -163,7 +163,7 @@ impl Keys {
 
 /// What tells a function from others of its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum KeyPlace {
     /// Its first relative address.
     Start(u64),
     /// A hash of its name.
@@ -172,24 +172,24 @@ enum Place {
     Inlined(u64),
 }
 
-impl Place {
-    fn of(function: &FunctionName) -> Place {
+impl KeyPlace {
+    fn of(function: &FunctionName) -> KeyPlace {
         match function.start {
-            _ if function.is_inlined => Place::Inlined(function.link_name),
+            _ if function.is_inlined => KeyPlace::Inlined(function.link_name),
             // Ranges without names may begin where a function does.
-            Some(start) if !function.is_unknown() => Place::Start(start),
-            _ => Place::Name(stable_hash(function.name.as_bytes())),
+            Some(start) if !function.is_unknown() => KeyPlace::Start(start),
+            _ => KeyPlace::Name(stable_hash(function.name.as_bytes())),
         }
     }
 
     /// The place that the end of a key names.
-    fn parse(text: &str) -> Option<Place> {
+    fn parse(text: &str) -> Option<KeyPlace> {
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let mut rest = text.chars();
         match (rest.next()?, number(rest.as_str())?) {
-            ('@', start) => Some(Place::Start(start)),
-            ('~', name) => Some(Place::Name(name)),
-            ('^', name) => Some(Place::Inlined(name)),
+            ('@', start) => Some(KeyPlace::Start(start)),
+            ('~', name) => Some(KeyPlace::Name(name)),
+            ('^', name) => Some(KeyPlace::Inlined(name)),
             _ => None,
         }
     }
@@ -204,11 +204,11 @@ pub(crate) struct FunctionKeys {
 
 impl FunctionKeys {
     pub(crate) fn of(names: &Names) -> FunctionKeys {
-        let mut seen: HashMap<(ModuleId, Place), u32> = HashMap::new();
+        let mut seen: HashMap<(ModuleId, KeyPlace), u32> = HashMap::new();
         let mut later = HashMap::new();
         for (function, id) in names.functions().iter().zip(0_u32..) {
             let number = seen
-                .entry((function.module, Place::of(function)))
+                .entry((function.module, KeyPlace::of(function)))
                 .or_default();
             *number += 1;
             if *number > 1 {
@@ -223,10 +223,10 @@ impl FunctionKeys {
             return String::new();
         };
         let module = keys.module(function.module);
-        let key = match Place::of(function) {
-            Place::Start(start) => format!("{module}@{start:x}"),
-            Place::Name(name) => format!("{module}~{name:016x}"),
-            Place::Inlined(name) => format!("{module}^{name:016x}"),
+        let key = match KeyPlace::of(function) {
+            KeyPlace::Start(start) => format!("{module}@{start:x}"),
+            KeyPlace::Name(name) => format!("{module}~{name:016x}"),
+            KeyPlace::Inlined(name) => format!("{module}^{name:016x}"),
         };
         numbered(key, self.later.get(&id).copied().unwrap_or(1))
     }
@@ -241,10 +241,10 @@ impl FunctionKeys {
         let at = key.rfind(['@', '~', '^']).ok_or_else(wrong)?;
         let (rest, number) = without_number(&key[at..]);
         let module = keys.find_module(&key[..at]).map_err(|_| wrong())?;
-        let place = Place::parse(rest).ok_or_else(wrong)?;
+        let place = KeyPlace::parse(rest).ok_or_else(wrong)?;
         let is_it = |function: &FunctionName, id: u32| {
             function.module == module
-                && Place::of(function) == place
+                && KeyPlace::of(function) == place
                 && self.later.get(&id).copied().unwrap_or(1) == number
         };
         let mut all = names.functions().iter().zip(0_u32..);
@@ -273,11 +273,11 @@ mod tests {
 
     #[test]
     fn places_are_parsed() {
-        assert_eq!(Place::parse("@1f"), Some(Place::Start(0x1f)));
-        assert_eq!(Place::parse("~00ff"), Some(Place::Name(0xff)));
-        assert_eq!(Place::parse("^0"), Some(Place::Inlined(0)));
+        assert_eq!(KeyPlace::parse("@1f"), Some(KeyPlace::Start(0x1f)));
+        assert_eq!(KeyPlace::parse("~00ff"), Some(KeyPlace::Name(0xff)));
+        assert_eq!(KeyPlace::parse("^0"), Some(KeyPlace::Inlined(0)));
         for wrong in ["", "@", "1f", "@x", "é1", "@ffffffffffffffffff"] {
-            assert_eq!(Place::parse(wrong), None, "{wrong}");
+            assert_eq!(KeyPlace::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -22,7 +22,11 @@ pub(crate) fn answer(loaded: &Loaded) -> ProfileAnswer {
         sampled: sampled.contains(&index),
     });
     let names = &loaded.named(NamesWanted::Functions).names;
-    let cpus: BTreeSet<u32> = profile.parts().iter().filter_map(|part| part.cpu).collect();
+    let cpus: BTreeSet<u32> = profile
+        .sample_keys()
+        .iter()
+        .filter_map(|key| key.cpu)
+        .collect();
     let tasks = profile.tasks();
     let numbers = 0..profile.events().len();
     ProfileAnswer {

@@ -2,7 +2,7 @@
 
 use crate::api::FactAnswer;
 use dioptra_profile::EventProfile;
-use dioptra_tables::{Facts, Unit};
+use dioptra_tables::{Facts, Remedy, Unit};
 
 /// Names of more bytes lose their middle.
 const LONGEST: usize = 4096;
@@ -13,10 +13,13 @@ pub(crate) fn shortened(name: &str) -> (String, bool) {
         return (name.to_owned(), false);
     }
     let half = LONGEST / 2;
-    let (start, end) = (
-        name.floor_char_boundary(half),
-        name.ceil_char_boundary(name.len() - half),
-    );
+    let (mut start, mut end) = (half, name.len() - half);
+    while !name.is_char_boundary(start) {
+        start -= 1;
+    }
+    while !name.is_char_boundary(end) {
+        end += 1;
+    }
     (format!("{}…{}", &name[..start], &name[end..]), true)
 }
 
@@ -25,7 +28,10 @@ pub(crate) fn name(name: &str) -> String {
     shortened(name).0
 }
 
+/// Facts for an answer, with their remedies.
 pub(crate) fn facts(facts: &Facts) -> Vec<FactAnswer> {
+    let mut facts = facts.clone();
+    facts.spell_remedies(remedy);
     let facts = facts.iter().map(|fact| FactAnswer {
         id: fact.id.clone(),
         severity: fact.severity.word().to_owned(),
@@ -33,6 +39,33 @@ pub(crate) fn facts(facts: &Facts) -> Vec<FactAnswer> {
         value: fact.value.clone(),
     });
     facts.collect()
+}
+
+/// A remedy in the words of somebody who looks at the page: a view of it, or a command to type.
+fn remedy(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::RecordCallChains => "record with dioptra record -g".to_owned(),
+        Remedy::RecordFramePointers => {
+            "record with dioptra record --call-graph fp".to_owned()
+        }
+        Remedy::RecordLargerStacks => {
+            "record with dioptra record --call-graph dwarf,SIZE".to_owned()
+        }
+        Remedy::RecordMetrics(set) => format!("record with dioptra record --metrics {set}"),
+        Remedy::ShowBranchCallers => {
+            "dioptra report --tree callers shows the calls of the branch records".to_owned()
+        }
+        Remedy::ShowWindows => "dioptra metrics shows them".to_owned(),
+        Remedy::ShowBy(rows) => format!("dioptra report --by {rows} fits better"),
+        Remedy::GiveRecordedFiles => {
+            "start dioptra web with --symfs and the folder that holds them".to_owned()
+        }
+        Remedy::GiveSources => {
+            "start dioptra web with --source-path OLD=NEW, or with --symfs and the folder that holds them"
+                .to_owned()
+        }
+        Remedy::GiveKernelFile => "start dioptra web with --vmlinux and the file".to_owned(),
+    }
 }
 
 /// The unit of an event's weights, as tables have it.

@@ -2,9 +2,11 @@
 
 use super::nothing::Filters;
 use super::profiles::{Span, cpus, find_events, open, time};
+use crate::exit::Exit;
+use crate::remedies;
 use crate::screen::{Screen, ScreenArguments, Spelling, is_utf8};
 use crate::symbol_sources::SymbolSources;
-use anyhow::{anyhow, bail};
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_instructions::{Credit, Syntax};
 use dioptra_profile::{LoadPlan, Names, Profile, SampleFilter};
@@ -17,7 +19,6 @@ use dioptra_symbols::{SymbolOptions, Symbolizer};
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra annotate`.
 #[derive(clap::Args)]
@@ -74,13 +75,13 @@ pub struct Arguments {
     /// Count samples of this time only: seconds since the first sample, from A on, up to before B; either may be empty
     #[arg(long, value_name = "A..B", value_parser = time)]
     time: Option<Span>,
-    /// How to show the function
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
-    /// How x86 instructions are written
+    /// Output format
+    #[arg(long, value_enum, default_value_t = AnnotationFormat::Text)]
+    format: AnnotationFormat,
+    /// Syntax of x86 instructions
     #[arg(long, value_enum, default_value_t = Writing::Att)]
     syntax: Writing,
-    /// How jumps are drawn [default: as the locale allows]
+    /// Characters that draw jumps [default: as the locale allows]
     #[arg(long, value_enum)]
     arrows: Option<Arrows>,
     /// Show C++ and Rust names as linkers see them
@@ -99,7 +100,7 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shape {
+enum AnnotationFormat {
     /// For people
     Text,
     /// All there is, in full precision
@@ -133,7 +134,7 @@ enum Arrows {
     None,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if let Some(directory) = &arguments.symfs
         && !directory.is_dir()
     {
@@ -191,8 +192,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let symbolizer = Symbolizer::new(options);
     let wanted = arguments.function.as_deref();
     let found = find_function(&profile, &names, &symbolizer, &events, wanted)
-        .map_err(|error| anyhow!("{}: {error}", arguments.input.display()))?;
-    let annotation = annotate(
+        .with_context(|| arguments.input.display().to_string())?;
+    let mut annotation = annotate(
         &profile,
         &names,
         &symbolizer,
@@ -210,22 +211,25 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             },
         },
     );
+    remedies::spell(&mut annotation.facts);
     let screen = arguments.screen.screen();
     let spelling = match arguments.format {
-        Shape::Text => Spelling::Done,
-        Shape::Json | Shape::Ndjson => Spelling::Json,
-        Shape::Dot => Spelling::Text,
+        AnnotationFormat::Text => Spelling::Done,
+        AnnotationFormat::Json | AnnotationFormat::Ndjson => Spelling::Json,
+        AnnotationFormat::Dot => Spelling::Text,
     };
-    if arguments.format == Shape::Dot && !annotation.has_code {
+    if arguments.format == AnnotationFormat::Dot && !annotation.has_code {
         annotation.facts.write_text(&mut io::stderr().lock())?;
         bail!("there is no graph without the function's code");
     }
     screen.show(spelling, |out| {
         match arguments.format {
-            Shape::Text => write_annotation(&annotation, &style(&arguments, &screen), out)?,
-            Shape::Json => write_annotation_json(&annotation, out)?,
-            Shape::Ndjson => write_annotation_ndjson(&annotation, out)?,
-            Shape::Dot => write_annotation_dot(&annotation, out)?,
+            AnnotationFormat::Text => {
+                write_annotation(&annotation, &style(&arguments, &screen), out)?
+            }
+            AnnotationFormat::Json => write_annotation_json(&annotation, out)?,
+            AnnotationFormat::Ndjson => write_annotation_ndjson(&annotation, out)?,
+            AnnotationFormat::Dot => write_annotation_dot(&annotation, out)?,
         }
         Ok(())
     })?;
@@ -236,10 +240,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             arguments.input.display()
         );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// Lines at a terminal where nobody says how many.
+/// The number of lines shown at a terminal unless the user gives a number.
 const LINES_AT_A_TERMINAL: usize = 100;
 
 fn style(arguments: &Arguments, screen: &Screen) -> AnnotationStyle {
@@ -268,7 +272,7 @@ fn style(arguments: &Arguments, screen: &Screen) -> AnnotationStyle {
     }
 }
 
-/// `OLD=NEW`.
+/// Parses `OLD=NEW`.
 pub fn renamed(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => {

@@ -1,4 +1,4 @@
-//! Derived columns: which ones were asked for.
+//! Derived columns that the user asked for.
 
 use super::profiles::Loaded;
 use crate::metric_sets::{ChosenColumns, MetricSets};
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 /// Arguments that name derived columns.
 #[derive(clap::Args)]
 pub struct Derived {
-    /// Derived columns: a metric such as `ipc`, a set such as `generic`, `SET:METRIC`, a file of metrics, or `cpu` for the
-    /// set of the recorded CPU; see `dioptra list metrics`
+    /// Derived columns: a metric such as `ipc`, a set such as `generic`, `SET:METRIC`, a file of metrics, or `cpu` for
+    /// the set of the recorded CPU; see `dioptra list metrics`
     #[arg(long, alias = "metrics", value_name = "NAME", value_delimiter = ',')]
     metric: Vec<String>,
     /// A folder of the events and metrics that Intel (perfmon) or Arm (telemetry-solution) publish
@@ -21,25 +21,26 @@ pub struct Derived {
     pmu_data: Option<PathBuf>,
 }
 
-/// Sets and their columns.
+/// Metric sets and the columns chosen from them.
 pub struct Chosen {
-    /// Each with the columns that were asked for by name.
+    /// Each set with its chosen columns, and the indices of the columns that the user named.
     sets: Vec<(ChosenColumns, Vec<usize>)>,
     environment: Environment,
 }
 
 impl Derived {
-    /// Whether there are none.
+    /// Returns whether the user named no derived columns.
     pub fn is_empty(&self) -> bool {
         self.metric.is_empty()
     }
 
-    /// Of these names, with makers' metrics from this folder.
+    /// Makes the arguments from these names; `pmu_data` is the folder of makers' metrics.
     pub fn of(metric: Vec<String>, pmu_data: Option<PathBuf>) -> Derived {
         Derived { metric, pmu_data }
     }
 
-    /// What was asked for or, where nothing was, all of the generic set that the recorded events make.
+    /// Returns the columns that the user named. If there are none, returns all columns of the generic set that the
+    /// recorded events make.
     pub fn choose_or_generic(&self, loaded: &[Loaded]) -> anyhow::Result<Chosen> {
         const FEW: u64 = 10;
         let mut chosen = self.choose(loaded, FEW)?;
@@ -54,7 +55,7 @@ impl Derived {
         Ok(chosen)
     }
 
-    /// Finds what was asked for, for the CPU of the first profile.
+    /// Finds the columns that the user named, for the CPU of the first profile.
     pub fn choose(&self, loaded: &[Loaded], few: u64) -> anyhow::Result<Chosen> {
         let cpuid = loaded.first().and_then(|loaded| loaded.cpuid.clone());
         let mut environment = Environment::new();
@@ -105,7 +106,7 @@ impl Chosen {
     /// Checks that each profile has the events of at least one of the columns.
     ///
     /// # Errors
-    /// A profile has none: all that was asked for would be without values.
+    /// A profile has none of the events: every column would be empty.
     pub fn check_events(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
         if self.sets.is_empty() {
             return Ok(());
@@ -158,7 +159,8 @@ impl Chosen {
         known.map(|(column, _)| &*column.name).collect()
     }
 
-    /// For tables. Columns whose inputs were not recorded are left out, and told, unless they were named themselves.
+    /// Returns the columns for tables. Tables drop a column whose inputs were not recorded, with a diagnostic, unless
+    /// the user named that column.
     pub fn columns(&self) -> Vec<MetricColumns<'_>> {
         let each = self.sets.iter().map(|(chosen, keep)| MetricColumns {
             set: &chosen.set,
@@ -170,10 +172,10 @@ impl Chosen {
     }
 }
 
-/// The most names that an error lists.
+/// The number of names that an error lists at most.
 const NAMED: usize = 4;
 
-/// Says in one line that a profile lacks the events of all metrics that were asked for, and the remedy.
+/// Returns the one-line error for a profile that lacks the events of all wanted metrics, with the remedy.
 fn no_events(
     loaded: &Loaded,
     wanted: &[&str],

@@ -2,9 +2,10 @@
 
 use super::derived::Derived;
 use super::profiles::{
-    By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
+    By, DataNeeds, Loaded, Selection, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shown};
+use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, KernelSamples, Slices};
@@ -12,7 +13,6 @@ use dioptra_report::{DiffOptions, Input, Normalize, TableEvent, diff};
 use dioptra_windows::display::{WindowInput, WindowOptions, WindowRows, add_window_differences};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra diff`.
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// The profile to compare with, and those that are compared; one may be `-`, standard input
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     inputs: Vec<PathBuf>,
-    /// What a row is; several are levels of a tree, the first one outermost
+    /// Kind of row; several are levels of a tree, the first one outermost
     #[arg(long, value_enum, value_delimiter = ',', default_value = "function")]
     by: Vec<By>,
     /// Make weights comparable: `none`, `time` (per second of each recording), or per one of an event of it
@@ -52,13 +52,13 @@ pub struct Arguments {
     shown: Shown,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.inline && !arguments.by.contains(&By::Function) {
         say!("--inline goes with --by function");
-        return Ok(ExitCode::from(2));
+        return Ok(Exit::WrongArguments);
     }
     let by_time = arguments.normalize == "time";
-    let wanted = Wanted {
+    let wanted = DataNeeds {
         by: arguments.by.clone(),
         inlined: arguments.inline,
         errors: true,
@@ -67,13 +67,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         windows: WantedWindows::for_metrics(&arguments.derived),
         // As `dioptra metrics` counts them, so that a metric has one meaning.
         kernel: KernelSamples::WithCallerOfSetAside,
-        ..Wanted::default()
+        ..DataNeeds::default()
     };
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
     let of_windows = has_windows(&loaded);
     if of_windows && let Some(wrong) = no_windows_here(&arguments.by, arguments.inline) {
         say!("{wrong}");
-        return Ok(ExitCode::from(2));
+        return Ok(Exit::WrongArguments);
     }
     if of_windows && let Some(without) = loaded.iter().find(|loaded| !loaded.has_recorded_windows())
     {
@@ -118,11 +118,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         add_window_differences(&mut table, &windowed, &options)?;
     }
     arguments.shown.write(table, by.len(), false, &loaded)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 impl Arguments {
-    /// The seconds of each profile, between its first and last sample or within `--time`.
+    /// Returns the seconds of each profile, between its first and last sample or within `--time`.
     fn seconds(&self, loaded: &[Loaded]) -> anyhow::Result<Vec<f64>> {
         let each = loaded.iter().map(|loaded| {
             let slices = loaded.profile.time_slices(Slices::Number(NonZeroU32::MIN));
@@ -140,7 +140,7 @@ impl Arguments {
         each.collect()
     }
 
-    /// The place of the event by which weights are divided; it must be in all profiles.
+    /// Returns the index of the event by which weights are divided. All profiles must have that event.
     fn event(
         &self,
         name: &str,

@@ -4,12 +4,13 @@ mod check;
 mod machine;
 mod sampling;
 
-use crate::screen::{Spelling, stdout};
+use crate::exit::Exit;
+use crate::formats::TextOrJson;
+use crate::screen::stdout;
 use check::{Check, Status};
 use dioptra_tables::escape;
 use serde::Serialize;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 /// Arguments of `dioptra doctor`.
 #[derive(clap::Args)]
@@ -20,27 +21,23 @@ Examples:
   dioptra doctor                             what works here, and what mends the rest
   dioptra doctor --format json | jq .usable  for programs")]
 pub struct Arguments {
-    /// How to print: text or json
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
-    format: String,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let sampling = sampling::Sampling::probe();
     let usable = sampling.works();
     let mut checks = vec![machine::kernel()];
     checks.extend(sampling.checks());
     checks.extend(machine::checks(&sampling));
-    let out = stdout(Spelling::Text);
-    match arguments.format.as_str() {
-        "json" => write_json(&checks, usable, out)?,
-        _ => write_text(&checks, usable, out)?,
+    let out = stdout(arguments.format.spelling());
+    match arguments.format {
+        TextOrJson::Text => write_text(&checks, usable, out)?,
+        TextOrJson::Json => write_json(&checks, usable, out)?,
     }
-    Ok(if usable {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if usable { Exit::Done } else { Exit::Failed })
 }
 
 fn write_text(checks: &[Check], usable: bool, mut out: impl Write) -> io::Result<()> {
@@ -81,7 +78,7 @@ fn write_text(checks: &[Check], usable: bool, mut out: impl Write) -> io::Result
     }
 }
 
-/// The findings for programs.
+/// The findings as a JSON document.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,

@@ -7,10 +7,11 @@ mod registers;
 mod text;
 
 use super::profiles::Recording;
-use crate::screen::{Spelling, stdout};
+use crate::exit::Exit;
+use crate::formats::TextOrJson;
+use crate::screen::stdout;
 use anyhow::bail;
 use bursts::{BURST, Bursts};
-use clap::ValueEnum;
 use dioptra_perfdata::{FileRecord, ReadSummary};
 use dioptra_perfevents::record::RecordType;
 use fields::Fields;
@@ -18,7 +19,6 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra dump`.
 #[derive(clap::Args)]
@@ -31,41 +31,33 @@ pub struct Arguments {
     /// The profile; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
-    /// How to show the records
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    /// Output format: a line for each record, with the parts of long ones below it; or an object for each record, one a line
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     /// Show records of this type only, such as SAMPLE or MMAP2; may be given several times
     #[arg(long = "type", value_name = "TYPE")]
     kinds: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shape {
-    /// A line for each record; what has many parts, such as a call chain, on indented lines below it
-    Text,
-    /// An object for each record, one a line
-    Json,
-}
-
 /// A record's time, and its offset in the file; bursts of windows lie in a section and have none.
-type Place = (Option<u64>, Option<u64>);
+type RecordPosition = (Option<u64>, Option<u64>);
 
-/// Where records go: one after the other, each as fields.
+/// The receiver of records, one after the other, each as fields.
 trait Sink {
     /// Starts a record.
-    fn begin(&mut self, place: Place, kind: &str) -> io::Result<()>;
-    /// Adds a field to it.
+    fn begin(&mut self, place: RecordPosition, kind: &str) -> io::Result<()>;
+    /// Adds a field to the record.
     fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()>;
-    /// Ends it.
+    /// Ends the record.
     fn end(&mut self) -> io::Result<()>;
-    /// Writes what it still holds.
+    /// Writes buffered output.
     fn flush(&mut self) -> io::Result<()>;
 }
 
 /// A field's value.
 enum Value<'a> {
     Number(u64),
-    /// A process's or thread's number; -1 is nobody's.
+    /// The number of a process or thread; -1 stands for none.
     Task(u32),
     Address(u64),
     Flag(bool),
@@ -74,31 +66,27 @@ enum Value<'a> {
     Text(&'a [u8]),
     /// Opaque bytes.
     Bytes(&'a [u8]),
-    /// Addresses and words among them.
+    /// The addresses of a call chain, with the context marks among them.
     Chain(&'a [Link]),
-    /// Named numbers.
+    /// Registers with their names.
     Registers(&'a [(String, u64)]),
-    /// Equal things, each of fields.
+    /// Equal items, each with fields of its own.
     List(&'a [Vec<(&'static str, Value<'a>)>]),
 }
 
 /// An entry of a call chain.
 enum Link {
     Address(u64),
-    /// What the addresses after it are of.
+    /// A context mark: the kind of the addresses after it, such as kernel or user.
     Mark(String),
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let recording = super::profiles::open(&arguments.input)?;
-    let spelling = match arguments.format {
-        Shape::Text => Spelling::Text,
-        Shape::Json => Spelling::Json,
-    };
-    let out = BufWriter::with_capacity(1 << 16, stdout(spelling));
+    let out = BufWriter::with_capacity(1 << 16, stdout(arguments.format.spelling()));
     let summary = match arguments.format {
-        Shape::Text => dump(&recording, &arguments.kinds, text::Text::new(out)),
-        Shape::Json => dump(&recording, &arguments.kinds, json::Json::new(out)),
+        TextOrJson::Text => dump(&recording, &arguments.kinds, text::Text::new(out)),
+        TextOrJson::Json => dump(&recording, &arguments.kinds, json::Json::new(out)),
     }?;
     tell_missing(&arguments.kinds, &summary)?;
     let mut notes = io::stderr().lock();
@@ -122,7 +110,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             arguments.input.display()
         );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// Fails if none of the wanted types occurs in the recording, and names those that do.
@@ -146,7 +134,7 @@ fn tell_missing(kinds: &[String], summary: &ReadSummary) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes all records of `kinds`, or of all types where there are none.
+/// Writes all records of the types `kinds`, or of all types if `kinds` is empty.
 fn dump(recording: &Recording, kinds: &[String], mut sink: impl Sink) -> io::Result<ReadSummary> {
     let data = &recording.data;
     let fields = Fields::new(data);
@@ -170,7 +158,7 @@ fn dump(recording: &Recording, kinds: &[String], mut sink: impl Sink) -> io::Res
     Ok(summary)
 }
 
-/// Shows a record, and the bursts before it.
+/// Writes a record, and before it the bursts that were armed until its time.
 fn show(
     record: &FileRecord<'_>,
     kinds: &[String],
@@ -190,13 +178,13 @@ fn show(
     sink.end()
 }
 
-/// Whether records of this type are shown.
+/// Returns whether records of this type are shown.
 fn is_wanted(kinds: &[String], kind: &str) -> bool {
     let mut wanted = kinds.iter();
     kinds.is_empty() || wanted.any(|wanted| wanted.eq_ignore_ascii_case(kind))
 }
 
-/// perf's name of the record's type, or its number.
+/// Returns perf's name of the record's type, or its number.
 fn kind_name(record: &FileRecord<'_>) -> Cow<'static, str> {
     name_of(record.raw.kind)
 }

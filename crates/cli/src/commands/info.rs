@@ -1,10 +1,12 @@
-//! `dioptra info`: what a recording holds.
+//! `dioptra info`: the contents of a recording.
 
 mod text;
 mod windows;
 
 use super::profiles::{Recording, open};
-use crate::screen::{Spelling, stdout};
+use crate::exit::Exit;
+use crate::formats::TextOrJson;
+use crate::screen::stdout;
 use dioptra_perfdata::{EventDescription, Features, PerfData, ReadSummary, record_name};
 use dioptra_perfevents::record::{Misc, Record, RecordType};
 use dioptra_perfevents::{AttrFlags, ByteOrder};
@@ -13,7 +15,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use windows::Windows;
 
 /// Arguments of `dioptra info`.
@@ -27,40 +28,30 @@ pub struct Arguments {
     /// The recording: a file, a directory of `perf record --threads`, or - for standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     /// List the mapped modules as well (JSON always has them)
     #[arg(long)]
     mappings: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let recording = open(&arguments.input)?;
     let info = Info::collect(&recording, &arguments.input);
-    let spelling = match arguments.format {
-        Format::Text => Spelling::Text,
-        Format::Json => Spelling::Json,
-    };
-    let mut out = io::BufWriter::new(stdout(spelling));
+    let mut out = io::BufWriter::new(stdout(arguments.format.spelling()));
     match arguments.format {
-        Format::Text => text::print(&mut out, &info, arguments.mappings)?,
-        Format::Json => {
+        TextOrJson::Text => text::print(&mut out, &info, arguments.mappings)?,
+        TextOrJson::Json => {
             serde_json::to_writer_pretty(&mut out, &info).map_err(io::Error::from)?;
             writeln!(out)?;
         }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// Everything that is told, in the order of the output.
+/// The whole output, in its order.
 #[derive(Serialize)]
 struct Info {
     schema: u32,
@@ -68,9 +59,9 @@ struct Info {
     machine: Machine,
     command_line: Vec<String>,
     events: Vec<Event>,
-    /// How counters were read over windows.
+    /// The schedule and outcome of windows, if the recording has any.
     windows: Option<Windows>,
-    /// Name and bytes of each section.
+    /// The bytes of each feature section, by its name.
     features: BTreeMap<String, u64>,
     build_ids: Vec<BuildId>,
     time: Option<TimeSpan>,
@@ -78,7 +69,7 @@ struct Info {
     records: BTreeMap<String, u64>,
     lost: u64,
     lost_samples: u64,
-    /// Events counted in threads too short to be sampled.
+    /// Events that were counted in threads too short to be sampled.
     unsampled: Vec<Unsampled>,
     throttled: u64,
     unknown_ids: u64,
@@ -118,7 +109,7 @@ impl Unsampled {
 struct FileInfo {
     path: String,
     format: String,
-    /// Bytes.
+    /// The file's size in bytes.
     size: u64,
     byte_order: &'static str,
     compression: Option<Compression>,
@@ -141,7 +132,7 @@ struct Machine {
     cpuid: Option<String>,
     cpus_online: Option<u32>,
     cpus_available: Option<u32>,
-    /// KiB.
+    /// The machine's memory in KiB.
     total_memory_kib: Option<u64>,
 }
 
@@ -151,15 +142,15 @@ struct Event {
     #[serde(rename = "type")]
     kind: u32,
     config: u64,
-    /// Events between two samples; 0 for an event that takes none.
+    /// The number of events between two samples; 0 for an event that takes no samples.
     period: Option<u64>,
-    /// Samples in a second.
+    /// The number of samples a second.
     frequency: Option<u64>,
     sample_fields: Vec<&'static str>,
     read_format: Vec<&'static str>,
     flags: Vec<&'static str>,
     precise_ip: u8,
-    /// `None` for the kernel's own clock.
+    /// The id of the clock; `None` for the kernel's own clock.
     clockid: Option<i32>,
     attr_size: u32,
     ids: Vec<u64>,
@@ -172,7 +163,7 @@ struct BuildId {
     path: String,
 }
 
-/// Nanoseconds of the events' clock.
+/// A time span in nanoseconds of the events' clock.
 #[derive(Serialize)]
 struct TimeSpan {
     first: u64,
@@ -182,7 +173,7 @@ struct TimeSpan {
 #[derive(Serialize)]
 struct Mapping {
     path: String,
-    /// How many times it was mapped, in all processes.
+    /// The number of times that the file was mapped, over all processes.
     mappings: u64,
 }
 
@@ -274,7 +265,7 @@ impl Info {
     }
 }
 
-/// Counts by perf's names of the types, without `PERF_RECORD_`.
+/// Returns the counts by perf's names of the record types, without `PERF_RECORD_`.
 fn named_counts(summary: &ReadSummary) -> BTreeMap<String, u64> {
     let counts = summary.records.iter();
     counts

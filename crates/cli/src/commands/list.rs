@@ -1,17 +1,18 @@
-//! `dioptra list`: what this machine has, with the names to type.
+//! `dioptra list`: events, metrics and CPUs of this machine, with the names to type.
 
 mod cpus;
 mod metrics;
 
+use crate::exit::Exit;
+use crate::formats::TableFormat;
 use crate::metric_sets::MetricSets;
 use crate::output::say;
 use crate::screen::{Spelling, stdout};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use dioptra_perfevents::{EventKind, ListedEvent, list_events};
 use dioptra_tables::{Cell, Column, ColumnKind, Format, Severity, Table, Unit};
 use std::collections::BTreeMap;
 use std::io;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra list`.
 #[derive(clap::Args)]
@@ -47,32 +48,12 @@ struct Events {
     /// Only events with this in their name, kind or description
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    format: TableFormat,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shape {
-    /// Aligned columns
-    Text,
-    /// RFC 4180
-    Csv,
-    /// For programs
-    Json,
-}
-
-impl From<Shape> for Format {
-    fn from(shape: Shape) -> Self {
-        match shape {
-            Shape::Text => Format::Text,
-            Shape::Csv => Format::Csv,
-            Shape::Json => Format::Json,
-        }
-    }
-}
-
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.what {
         What::Events(events) => list_of_events(&events),
         What::Metrics(metrics) => metrics::run(&metrics),
@@ -80,21 +61,21 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Writes the table; where its form has no place for facts, these go to standard error.
-fn write(table: &mut Table, shape: Shape) -> anyhow::Result<ExitCode> {
-    let format = Format::from(shape);
-    let spelling = match shape {
-        Shape::Json => Spelling::Json,
-        Shape::Text | Shape::Csv => Spelling::Text,
+/// Writes the table. Formats that have no place for diagnostics get them on standard error.
+fn write(table: &mut Table, format: TableFormat) -> anyhow::Result<Exit> {
+    let spelling = match format.is_json() {
+        true => Spelling::Json,
+        false => Spelling::Text,
     };
+    let format = Format::from(format);
     format.write(table, None, stdout(spelling))?;
     if !format.shows_facts() {
         table.facts.write_text(&mut io::stderr().lock())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// Tells of files in the makers' folder that could not be used.
+/// Adds a diagnostic for each file in the makers' folder that could not be used.
 fn tell_skipped(table: &mut Table, sets: &MetricSets) {
     let skipped = sets.published().map_or(&[][..], |data| data.skipped());
     for reason in skipped {
@@ -107,7 +88,7 @@ fn tell_skipped(table: &mut Table, sets: &MetricSets) {
     }
 }
 
-fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
+fn list_of_events(events: &Events) -> anyhow::Result<Exit> {
     let mut listed = list_events();
     let mut left_out = 0;
     match &events.filter {
@@ -115,8 +96,8 @@ fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
             let filter = filter.to_lowercase();
             listed.retain(|event| matches(event, &filter));
         }
-        // There are thousands; for programs they are there.
-        None if events.format == Shape::Text => {
+        // There are thousands of tracepoints, so text leaves them out; CSV and JSON have them.
+        None if events.format == TableFormat::Text => {
             let before = listed.len();
             listed.retain(|event| event.kind != EventKind::Tracepoint);
             left_out = before - listed.len();
@@ -126,7 +107,7 @@ fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
     if listed.is_empty() {
         let filter = events.filter.as_deref().unwrap_or_default();
         say!("no event has `{filter}` in its name, kind or description; try `dioptra list events`");
-        return Ok(ExitCode::FAILURE);
+        return Ok(Exit::Failed);
     }
     let mut table = table(&listed, events.format)?;
     if left_out > 0 {
@@ -142,7 +123,7 @@ fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
     write(&mut table, events.format)
 }
 
-/// Whether a lower-case text is part of what is shown of an event.
+/// Returns whether a lower-case text is part of the shown text of an event.
 fn matches(event: &ListedEvent, filter: &str) -> bool {
     let has = |text: &str| text.to_lowercase().contains(filter);
     has(&event.name)
@@ -151,8 +132,9 @@ fn matches(event: &ListedEvent, filter: &str) -> bool {
         || has(&event.description)
 }
 
-/// The table of events. Why events do not work is a column for programs; for people it is said once, not once an event.
-fn table(events: &[ListedEvent], shape: Shape) -> anyhow::Result<Table> {
+/// Makes the table of events. For programs each row has the reason why its event does not work; text has each reason
+/// only once.
+fn table(events: &[ListedEvent], format: TableFormat) -> anyhow::Result<Table> {
     let name = |id: &str, name: &str| Column::new(id, name, ColumnKind::Name, Unit::None);
     let mut columns = vec![
         name("event", "event"),
@@ -161,7 +143,7 @@ fn table(events: &[ListedEvent], shape: Shape) -> anyhow::Result<Table> {
         name("aliases", "also"),
         name("description", "counts"),
     ];
-    let refusal_is_shown = shape != Shape::Text;
+    let refusal_is_shown = format != TableFormat::Text;
     if refusal_is_shown {
         columns.push(name("refusal", "what it lacks"));
     }

@@ -1,8 +1,10 @@
 //! `dioptra metrics`.
 
 use super::derived::Derived;
-use super::profiles::{By, Selection, Wanted, WantedWindows};
-use super::shown::{Shape, Shown};
+use super::profiles::{By, DataNeeds, Selection, WantedWindows};
+use super::shown::Shown;
+use crate::exit::Exit;
+use crate::formats::TableFormat;
 use crate::output::say;
 use anyhow::Context;
 use clap::ValueEnum;
@@ -10,7 +12,6 @@ use dioptra_profile::KernelSamples;
 use dioptra_windows::display::{WindowOptions, WindowRows, window_metrics};
 use dioptra_windows::estimate::Trust;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra metrics`.
 #[derive(clap::Args)]
@@ -29,11 +30,11 @@ pub struct Arguments {
     /// The profile; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
-    /// What a row is
+    /// Kind of row
     #[arg(long, value_enum, default_value_t = MetricRows::Function)]
     by: MetricRows,
-    /// The metrics: a set such as `generic`, a metric such as `ipc`, `SET:METRIC`, a file of metrics, or `cpu` for the set
-    /// of the recorded CPU; see `dioptra list metrics` [default: all of `generic` that the recorded events make]
+    /// The metrics: a set such as `generic`, a metric such as `ipc`, `SET:METRIC`, a file of metrics, or `cpu` for the
+    /// set of the recorded CPU; see `dioptra list metrics` [default: all of `generic` that the recorded events make]
     #[arg(
         long,
         visible_alias = "metric",
@@ -88,14 +89,14 @@ enum LeastTrust {
     Unreliable,
 }
 
-/// Rows of text where nobody says which.
+/// The number of rows of text unless the user gives a number.
 const ROWS: usize = 30;
 
-pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments) -> anyhow::Result<Exit> {
     let least_share = arguments.min_share.unwrap_or(0.0);
     if !(0.0..=100.0).contains(&least_share) {
         say!("--min-share: give a number from 0 to 100");
-        return Ok(ExitCode::from(2));
+        return Ok(Exit::WrongArguments);
     }
     let (by, rows) = match arguments.by {
         MetricRows::Function => (vec![By::Function], WindowRows::Function),
@@ -105,7 +106,7 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         MetricRows::Thread => (vec![By::Function, By::Thread], WindowRows::Thread),
         MetricRows::Process => (vec![By::Function, By::Process], WindowRows::Process),
     };
-    let wanted = Wanted {
+    let wanted = DataNeeds {
         by,
         call_chains: arguments.by == MetricRows::Path,
         windows: WantedWindows::All,
@@ -113,7 +114,7 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
             true => KernelSamples::Apart,
             false => KernelSamples::WithCaller,
         },
-        ..Wanted::default()
+        ..DataNeeds::default()
     };
     let path = std::slice::from_ref(&arguments.input);
     let loaded = arguments.selection.load(path, &wanted)?;
@@ -138,14 +139,14 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
                 LeastTrust::Unreliable => Trust::Unreliable,
             },
             closure: arguments.selection.is_everything(),
-            for_people: arguments.shown.format == Shape::Text,
+            for_people: arguments.shown.format == TableFormat::Text,
         },
     )
     .with_context(|| arguments.input.display().to_string())?;
     if arguments.min_share.is_none() {
         arguments.shown.limit_text(ROWS);
     }
-    // A value without its interval says nothing.
+    // A value without its interval says nothing, so errors are always shown.
     arguments.shown.write(table, 1, true, &loaded)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! Filters that let no sample pass: which of them matches nothing, and the names that it may have meant.
+//! Errors for filters that let no sample pass: the filter that matches nothing, and the names that it may have meant.
 
 use super::profiles::{cpu_list, is_stdin, open};
 use anyhow::bail;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// The number of names that an error lists.
 const MOST_TOLD: usize = 5;
 
-/// The filters of a command, and where to look for names.
+/// The filters of a command, with the options that find names.
 pub struct Filters<'a> {
     pub samples: &'a SampleFilter,
     pub modules: &'a [String],
@@ -84,7 +84,7 @@ impl Filters<'_> {
     }
 }
 
-/// All names that samples have, with their numbers of samples.
+/// All names that samples have, each with its number of samples.
 #[derive(Default)]
 struct Known {
     comms: BTreeMap<String, u64>,
@@ -92,12 +92,12 @@ struct Known {
     modules: BTreeMap<String, u64>,
     functions: BTreeMap<String, u64>,
     cpus: Vec<u32>,
-    /// Nanoseconds between the first and the last sample.
+    /// The nanoseconds between the first and the last sample.
     length: Option<u64>,
 }
 
 impl Known {
-    /// Reads a profile again, without the filters.
+    /// Reads a profile again without the filters, and adds its names.
     fn add(&mut self, path: &Path, filters: &Filters<'_>) -> anyhow::Result<()> {
         let recording = open(path)?;
         let by_time = filters.samples.time != (None, None);
@@ -171,7 +171,7 @@ impl Known {
     }
 }
 
-/// `did you mean …` with the names that are most like a wanted one, or else those with most samples.
+/// Returns `did you mean …` with the known names nearest to a wanted one, or else the names with most samples.
 fn nearest(wanted: &[String], known: &BTreeMap<String, u64>) -> String {
     let lower: Vec<String> = wanted.iter().map(|name| name.to_lowercase()).collect();
     let mut near: Vec<(usize, u64, usize, &str)> = Vec::new();
@@ -201,7 +201,8 @@ fn nearest(wanted: &[String], known: &BTreeMap<String, u64>) -> String {
     format!("most samples have {}", shown(names.collect()))
 }
 
-/// How unlike two names are, the smaller the liker; `None` for those that have nothing in common.
+/// Returns the distance of two names: 0 if one contains the other, else the number of edits. `None` if more than a
+/// third of `wanted` would have to change.
 fn likeness(wanted: &str, known: &str) -> Option<usize> {
     if wanted.is_empty() {
         return None;
@@ -213,7 +214,7 @@ fn likeness(wanted: &str, known: &str) -> Option<usize> {
     (distance <= wanted.chars().count().div_ceil(3)).then_some(distance)
 }
 
-/// The number of characters to insert, leave out or replace.
+/// Returns the number of characters to insert, leave out or replace.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -1,4 +1,4 @@
-//! Profiles as commands read them: which samples count, whose names are looked for, and where.
+//! Loading of profiles for commands: the samples that count, and the sources of names.
 
 use super::derived::Derived;
 use super::nothing::Filters;
@@ -21,7 +21,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// Arguments that say which samples of profiles count, and how places get their names.
+/// Arguments that choose the samples that count, and the sources of names.
 #[derive(clap::Args)]
 pub struct Selection {
     /// Count samples of threads with these names only
@@ -55,7 +55,7 @@ pub struct Selection {
     sources: SymbolSources,
 }
 
-/// What a row is.
+/// The kind of a table's rows.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// A program: all processes of one executable, each while it ran that
@@ -108,7 +108,7 @@ impl From<By> for Dimension {
 }
 
 impl By {
-    /// Whether it tells who ran a sample, and not where.
+    /// Returns whether rows say who ran a sample (process, thread, CPU, …) rather than where.
     fn is_of_part(self) -> bool {
         self.is_of_task() || matches!(self, By::Cpu | By::Socket)
     }
@@ -117,26 +117,26 @@ impl By {
         matches!(self, By::Program | By::Process | By::Thread | By::Comm)
     }
 
-    /// Whether it tells where a sample was taken.
+    /// Returns whether rows say where a sample was taken.
     pub fn is_place(self) -> bool {
         !self.is_of_part() && self != By::Time
     }
 }
 
-/// Which windows a command wants.
+/// The windows that a command loads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WantedWindows {
-    /// None.
+    /// Loads no windows.
     #[default]
     None,
-    /// Those of profiles that were recorded for windows.
+    /// Loads the windows of profiles that were recorded with `--windows`.
     Recorded,
-    /// All that samples of groups bound.
+    /// Loads all windows between samples that read groups of counters.
     All,
 }
 
 impl WantedWindows {
-    /// For derived columns beside others.
+    /// Returns the windows that derived columns beside other columns need.
     pub fn for_metrics(derived: &Derived) -> WantedWindows {
         match derived.is_empty() {
             true => WantedWindows::None,
@@ -145,13 +145,13 @@ impl WantedWindows {
     }
 }
 
-/// Whether any profile was recorded for windows, and loaded with them.
+/// Returns whether any profile was recorded for windows and loaded with them.
 pub fn has_windows(loaded: &[Loaded]) -> bool {
     let mut each = loaded.iter();
     each.any(|loaded| loaded.has_recorded_windows())
 }
 
-/// The rows that windows have metrics of, if they are `by`.
+/// Returns the kind of rows for which windows have metrics, if `by` is one of them.
 pub fn window_rows(by: &[By]) -> Option<WindowRows> {
     match by {
         [By::Function] => Some(WindowRows::Function),
@@ -163,7 +163,7 @@ pub fn window_rows(by: &[By]) -> Option<WindowRows> {
     }
 }
 
-/// Why metrics of windows do not go with these rows.
+/// Returns the reason why metrics of windows do not go with these rows.
 pub fn no_windows_here(by: &[By], inlined: bool) -> Option<&'static str> {
     match window_rows(by) {
         None => Some(
@@ -176,47 +176,47 @@ pub fn no_windows_here(by: &[By], inlined: bool) -> Option<&'static str> {
     }
 }
 
-/// What a command wants of its profiles.
+/// The data that a command needs from its profiles.
 #[derive(Clone, Default)]
-pub struct Wanted {
-    /// What its rows are.
+pub struct DataNeeds {
+    /// The kind of rows at each level.
     pub by: Vec<By>,
-    /// Call chains.
+    /// Whether call chains are needed.
     pub call_chains: bool,
-    /// Functions that the compiler inlined.
+    /// Whether inlined functions are shown as functions of their own.
     pub inlined: bool,
-    /// What statistical errors need.
+    /// Whether the sums for statistical errors are needed.
     pub errors: bool,
-    /// Every sample's time.
+    /// Whether every sample's time is needed.
     pub times: bool,
-    /// The code of functions without names.
+    /// Whether the code of functions without names is needed.
     pub shapes: bool,
-    /// Windows between samples that read groups of counters, and the call chains of these samples.
+    /// The windows between samples that read groups of counters, with these samples' call chains.
     pub windows: WantedWindows,
-    /// Branch records.
+    /// Whether branch records are needed.
     pub branches: bool,
-    /// Places without names apart by range of addresses.
+    /// Whether locations without names are split by range of addresses.
     pub unknown_ranges: bool,
-    /// Where samples in the kernel count.
+    /// The place where samples in the kernel count.
     pub kernel: KernelSamples,
 }
 
-/// A profile with the names of its places.
+/// A profile with the names of its locations.
 pub struct Loaded {
     pub path: PathBuf,
-    /// What its table calls it.
+    /// The profile's name in tables.
     label: String,
     pub profile: Profile,
     windows: Option<CollectedWindows>,
     pub names: Names,
     blocks: Option<Blocks>,
     shapes: Option<Shapes>,
-    /// The CPU on which it was recorded.
+    /// The id of the CPU on which the profile was recorded.
     pub cpuid: Option<String>,
 }
 
 impl Loaded {
-    /// For tables.
+    /// Returns the profile as a table's input.
     pub fn input(&self) -> Input<'_> {
         Input {
             profile: &self.profile,
@@ -227,7 +227,7 @@ impl Loaded {
         }
     }
 
-    /// For tables of windows.
+    /// Returns the profile as the input of a table of windows.
     pub fn windowed(&self) -> WindowInput<'_> {
         WindowInput {
             report: self.input(),
@@ -235,12 +235,12 @@ impl Loaded {
         }
     }
 
-    /// Whether it was recorded for windows, and loaded with them.
+    /// Returns whether the profile was recorded for windows, and loaded with them.
     pub fn has_recorded_windows(&self) -> bool {
         has_recorded_windows(self.windows.as_ref())
     }
 
-    /// Fails if reading stopped before the end.
+    /// Fails if reading stopped before the end of the file.
     pub fn check_end(&self) -> anyhow::Result<()> {
         if let Some(offset) = self.profile.losses().summary.stopped_at {
             bail!(
@@ -253,8 +253,8 @@ impl Loaded {
 }
 
 impl Selection {
-    /// Reads profiles.
-    pub fn load(&self, paths: &[PathBuf], wanted: &Wanted) -> anyhow::Result<Vec<Loaded>> {
+    /// Reads the profiles, and finds the names that the command needs.
+    pub fn load(&self, paths: &[PathBuf], wanted: &DataNeeds) -> anyhow::Result<Vec<Loaded>> {
         if let Some(directory) = &self.symfs
             && !directory.is_dir()
         {
@@ -291,7 +291,7 @@ impl Selection {
         }
     }
 
-    fn load_one(&self, path: &Path, wanted: &Wanted) -> anyhow::Result<Loaded> {
+    fn load_one(&self, path: &Path, wanted: &DataNeeds) -> anyhow::Result<Loaded> {
         let recording = open(path)?;
         let data = &recording.data;
         let symbols = self.symbols()?;
@@ -337,7 +337,7 @@ impl Selection {
         };
         let mut names = Names::default();
         let named = [By::Function, By::Address, By::Block];
-        // Windows count by the functions at their ends.
+        // A window counts for the functions at its two ends.
         if windows || wanted.by.iter().any(|by| named.contains(by)) || !self.symbol.is_empty() {
             names = Names::find(&profile, symbols.clone());
             if wanted.unknown_ranges {
@@ -367,7 +367,7 @@ impl Selection {
         })
     }
 
-    /// Where names and code are looked for.
+    /// Returns the options that say where names and code are looked for.
     pub fn symbols(&self) -> anyhow::Result<SymbolOptions> {
         self.sources.add_to(SymbolOptions {
             demangle: !self.no_demangle,
@@ -420,7 +420,7 @@ impl Selection {
         }
     }
 
-    /// The events that have columns: those that were asked for, else all that sampled.
+    /// Returns the events that have columns: the ones that the user named, else all that sampled.
     pub fn events(&self, loaded: &[Loaded]) -> anyhow::Result<Vec<TableEvent>> {
         if self.event.is_empty() {
             let profiles: Vec<&Profile> = loaded.iter().map(|loaded| &loaded.profile).collect();
@@ -438,7 +438,7 @@ impl Selection {
         wanted.map(|wanted| Self::event(wanted, loaded)).collect()
     }
 
-    /// The event of this name or number in all profiles that have it.
+    /// Finds the event of this name or number, in every profile that has it.
     pub fn event(wanted: &str, loaded: &[Loaded]) -> anyhow::Result<TableEvent> {
         let found: Vec<anyhow::Result<usize>> = loaded
             .iter()
@@ -461,12 +461,12 @@ impl Selection {
         Err(error.unwrap_or_else(|| anyhow::anyhow!("there is no profile")))
     }
 
-    /// The one event that was asked for, if any was.
+    /// Returns the event that the user named, if there is one.
     pub fn chosen_event(&self, loaded: &Loaded) -> anyhow::Result<Option<usize>> {
         Ok(find_events(&loaded.profile, &self.event)?.first().copied())
     }
 
-    /// Whether no sample is left out.
+    /// Returns whether the filters let every sample pass.
     pub fn is_everything(&self) -> bool {
         self.comm.is_empty()
             && self.dso.is_empty()
@@ -476,7 +476,7 @@ impl Selection {
             && self.time.is_none()
     }
 
-    /// The time to which samples are restricted.
+    /// Returns the time to which samples are restricted.
     pub fn span(&self) -> Span {
         self.time.unwrap_or_default()
     }
@@ -504,20 +504,20 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The events whose samples lie where bursts of windows were, not where time went.
+    /// Returns the events whose samples mark bursts of windows; these samples do not show where time went.
     pub fn set_aside(&self) -> Vec<usize> {
         let windows = self.windows.as_ref();
         windows.map_or_else(Vec::new, |windows| windows.events(&self.data))
     }
 }
 
-/// Whether any sample can tell what `bit` says.
+/// Returns whether any event records the sample field of `bit`.
 fn samples_tell(data: &PerfData, bit: SampleType) -> bool {
     let mut samplers = data.events().iter().filter(|event| event.attr.samples());
     samplers.any(|event| event.attr.sample_type.contains(bit))
 }
 
-/// Whether samples that read groups of counters have call chains.
+/// Returns whether samples that read groups of counters have call chains.
 fn groups_have_chains(data: &PerfData) -> bool {
     let mut samplers = data.events().iter().filter(|event| event.attr.samples());
     samplers.any(|event| {
@@ -529,7 +529,7 @@ fn groups_have_chains(data: &PerfData) -> bool {
     })
 }
 
-/// Whether any sample can tell its CPU.
+/// Fails if no event records the CPU of its samples.
 fn check_cpus(data: &PerfData) -> anyhow::Result<()> {
     if samples_tell(data, SampleType::CPU) {
         return Ok(());
@@ -539,7 +539,7 @@ fn check_cpus(data: &PerfData) -> anyhow::Result<()> {
     );
 }
 
-/// Whether any sample can tell its time.
+/// Fails if no event records the time of its samples.
 fn check_times(data: &PerfData) -> anyhow::Result<()> {
     if samples_tell(data, SampleType::TIME) {
         return Ok(());
@@ -547,10 +547,10 @@ fn check_times(data: &PerfData) -> anyhow::Result<()> {
     bail!("the profile's samples do not tell their time; record with perf's --timestamp");
 }
 
-/// Nanoseconds from and to.
+/// The first and the last nanosecond of a range of time; either may be open.
 pub type Span = (Option<u64>, Option<u64>);
 
-/// `2`, `0-3`.
+/// Parses a range of CPUs such as `2` or `0-3`.
 pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
@@ -559,7 +559,7 @@ pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
     }
 }
 
-/// CPUs as `--cpu` takes them.
+/// Returns CPUs as `--cpu` takes them.
 pub fn cpu_list(cpus: &[u32]) -> String {
     let mut cpus = cpus.to_vec();
     cpus.sort_unstable();
@@ -574,14 +574,14 @@ pub fn cpu_list(cpus: &[u32]) -> String {
     runs.join(",")
 }
 
-/// `A..B` in seconds, either of which may be empty.
+/// Parses `A..B` in seconds; either may be empty.
 pub fn time(text: &str) -> Result<Span, String> {
     let wrong = || "give seconds since the first sample, such as 1.5..2, 1.5.. or ..2".to_owned();
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
     let nanoseconds = |text: &str| match text {
         "" => Ok(None),
         text => match text.parse::<f64>() {
-            // Beyond the largest number of nanoseconds is as good as never.
+            // A number beyond the largest nanosecond means no limit.
             Ok(seconds) if seconds >= 0.0 => Ok(Some((seconds * 1e9).round() as u64)),
             _ => Err(wrong()),
         },
@@ -592,7 +592,7 @@ pub fn time(text: &str) -> Result<Span, String> {
     }
 }
 
-/// The events that were asked for, each by its name, its name without modifiers or settings, or its number from 1.
+/// Finds the wanted events, each by its name, its name without modifiers or settings, or its number from 1.
 pub fn find_events(profile: &Profile, wanted: &[String]) -> anyhow::Result<Vec<usize>> {
     let names = || profile.events().iter().map(|event| event.name());
     wanted
@@ -620,14 +620,14 @@ pub fn find_events(profile: &Profile, wanted: &[String]) -> anyhow::Result<Vec<u
         .collect()
 }
 
-/// Whether both name the same event, such as `cpu-cycles` and `cycles/period=1000/u`.
+/// Returns whether both name the same event, such as `cpu-cycles` and `cycles/period=1000/u`.
 fn is_spelling(name: &str, wanted: &str) -> bool {
     let (name, wanted) = (EventName::parse(name), EventName::parse(wanted));
     let same_unit = wanted.pmu.is_empty() || wanted.pmu == name.pmu;
     same_unit && !wanted.key.is_empty() && wanted.key == name.key
 }
 
-/// `cycles` of `cycles:u`; a tracepoint's name keeps its colon.
+/// Returns the name without its modifiers, such as `cycles` of `cycles:u`. A tracepoint's name keeps its colon.
 fn without_modifiers(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((event, modifiers))

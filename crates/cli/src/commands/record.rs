@@ -11,21 +11,22 @@ pub use arguments::Arguments;
 pub use progress::bytes;
 
 use crate::commands::record::progress::{SharedTerminal, Terminal};
+use crate::exit::Exit;
+use crate::remedies;
 use dioptra_recorder::{RecordExtension, record_with};
 use dioptra_windows::record::WindowsRecorder;
 use std::cell::RefCell;
-use std::process::ExitCode;
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let mut terminal = Terminal::new(&arguments);
     let (spec, settings) = match arguments.to_spec(&mut |note| terminal.say(note)) {
         Ok(asked) => asked,
         Err(error) => {
             terminal.say(&error.to_string());
-            return Ok(ExitCode::from(error.exit_code()));
+            return Ok(error.exit());
         }
     };
-    // The recording and the windows' source both write to the terminal, in turns.
+    // The recorder and the source of windows take turns writing to the terminal.
     let shared = RefCell::new(&mut terminal);
     let mut windows = settings.map(|settings| {
         WindowsRecorder::new(settings, |windows| {
@@ -40,8 +41,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let outcome = match recorded {
         Ok(outcome) => outcome,
         Err(error) => {
-            terminal.say(&error.to_string());
-            return Ok(ExitCode::from(error.exit_code()));
+            terminal.say(&remedies::with_remedy(&error));
+            return Ok((&error).into());
         }
     };
     terminal.clear();
@@ -52,5 +53,5 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     } else {
         summary::write(&outcome, windows.as_ref());
     }
-    Ok(ExitCode::from(outcome.exit_code()))
+    Ok(Exit::of_recording(&outcome))
 }

@@ -2,9 +2,10 @@
 
 use super::derived::Derived;
 use super::profiles::{
-    By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
+    By, DataNeeds, Loaded, Selection, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shown};
+use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -17,7 +18,6 @@ use dioptra_report::{
 use dioptra_tables::Table;
 use dioptra_windows::display::{WindowOptions, WindowRows, add_window_metrics};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra report`.
 #[derive(clap::Args)]
@@ -50,18 +50,18 @@ pub struct Arguments {
 /// Arguments of every command that shows the table of a profile or of a sum of profiles.
 #[derive(clap::Args)]
 pub struct Options {
-    /// What a row is; several are levels of a tree, the first one outermost
+    /// Kind of row; several are levels of a tree, the first one outermost
     #[arg(long, value_enum, value_delimiter = ',', default_value = "function")]
     by: Vec<By>,
-    /// Show totals too: time in a function or anything it called. Needs call chains (`record -g`). Places without names are
-    /// apart by module and range of addresses
+    /// Show totals too: time in a function or anything it called. Needs call chains (`record -g`). Places without names
+    /// are apart by module and range of addresses
     #[arg(long)]
     children: bool,
     /// Show a call tree: below each sampled function its callers, or below the outermost ones what they call
     #[arg(long, value_enum, value_name = "DIRECTION")]
     tree: Option<Tree>,
-    /// With --tree: count the calls that branch records (LBR, `record -b`) tell, not samples by their call chains. So do
-    /// trees of profiles without call chains
+    /// With --tree: count the calls that branch records (LBR, `record -b`) tell, not samples by their call chains. So
+    /// do trees of profiles without call chains
     #[arg(long, requires = "tree")]
     calls: bool,
     /// Show functions that the compiler inlined as functions of their own, from debug information. Trees do unless told
@@ -87,14 +87,14 @@ pub struct Options {
         default_value = "percent,samples,weight,scaled"
     )]
     columns: Vec<Number>,
-    /// What percentages are of
+    /// Reference of percentages
     #[arg(long, value_enum, default_value_t = Percent::Column)]
     percent: Percent,
     /// Show the standard errors of samples, weights and shares; JSON has them anyway
     #[arg(long)]
     errors: bool,
-    /// Show how many distinct cache lines and pages of code each row executed, as far as samples and branch records tell:
-    /// lower bounds of its instruction working set
+    /// Show how many distinct cache lines and pages of code each row executed, as far as samples and branch records
+    /// tell: lower bounds of its instruction working set
     #[arg(long)]
     working_set: bool,
     #[command(flatten)]
@@ -147,18 +147,18 @@ impl From<Percent> for PercentOf {
     }
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     arguments.options.run(&arguments.input)
 }
 
 impl Options {
-    /// Shows the table of a profile, or of the sum of several.
-    pub(super) fn run(&self, inputs: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    /// Shows the table of a profile, or of the sum of several profiles.
+    pub(super) fn run(&self, inputs: &[PathBuf]) -> anyhow::Result<Exit> {
         if let Some(wrong) = self.contradiction(inputs.len()) {
             say!("{wrong}");
-            return Ok(ExitCode::from(2));
+            return Ok(Exit::WrongArguments);
         }
-        let wanted = Wanted {
+        let wanted = DataNeeds {
             by: self.by.clone(),
             call_chains: self.children || self.tree.is_some(),
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
@@ -168,7 +168,7 @@ impl Options {
             unknown_ranges: self.children,
             // As `dioptra metrics` counts them, so that a metric has one meaning.
             kernel: KernelSamples::WithCallerOfSetAside,
-            ..Wanted::default()
+            ..DataNeeds::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
         let of_windows = has_windows(&loaded);
@@ -177,7 +177,7 @@ impl Options {
                 .or((loaded.len() > 1).then_some("--metric: windows are of one recording: give one -i, or compare them with dioptra diff"))
         {
             say!("{wrong}");
-            return Ok(ExitCode::from(2));
+            return Ok(Exit::WrongArguments);
         }
         let table = match self.tree {
             Some(direction) => self.tree(direction, &loaded)?,
@@ -185,10 +185,10 @@ impl Options {
         };
         self.shown
             .write(table, self.by.len(), self.errors, &loaded)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done)
     }
 
-    /// What makes no sense together.
+    /// Returns the error for arguments that make no sense together.
     fn contradiction(&self, inputs: usize) -> Option<&'static str> {
         let by_function = self.by == [By::Function];
         if self.children && !self.by.iter().any(|by| by.is_place()) {
@@ -263,7 +263,7 @@ impl Options {
             Tree::Callees => TreeDirection::Callees,
         };
         let limits = TreeLimits {
-            // Checked to lie between 0 and 100.
+            // The argument's parser has checked that the value lies between 0 and 100.
             least: (self.percent_limit * 100.0).round() as u32,
             width: self.shown.limit.unwrap_or(usize::MAX),
         };
@@ -292,7 +292,7 @@ impl Options {
         })
     }
 
-    /// The event whose branch records a tree shows: where `--calls` asks for them, or there are no call chains.
+    /// Returns the event whose branch records a tree shows: if `--calls` asks for them, or there are no call chains.
     fn event_of_calls(&self, profile: &Profile, events: &[usize]) -> anyhow::Result<Option<usize>> {
         let has_chains = |event: &&usize| profile.events()[**event].has_chains();
         if !self.calls && events.iter().any(|event| has_chains(&event)) {

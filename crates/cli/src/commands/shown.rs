@@ -1,9 +1,10 @@
-//! How a command shows its table.
+//! Output of a command's table: limit, order, format and pager.
 
 use super::profiles::Loaded;
+use crate::formats::TableFormat;
+use crate::remedies;
 use crate::screen::{ScreenArguments, Spelling, is_utf8};
 use anyhow::Context;
-use clap::ValueEnum;
 use dioptra_tables::{
     ColumnKind, Direction, FittedOptions, Format, ShownRows, Table, TextOptions, write_fitted,
 };
@@ -23,9 +24,9 @@ pub struct Shown {
     /// with `:desc` the largest [default: what matters most first; names by the alphabet, numbers from the largest]
     #[arg(long, value_name = "COLUMN[:asc|:desc]")]
     sort: Option<String>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    pub format: Shape,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
     #[command(flatten)]
     screen: ScreenArguments,
 }
@@ -37,64 +38,34 @@ pub struct Rows {
     /// errors
     #[arg(long, value_name = "SAMPLES", default_value_t = 10)]
     pub few: u64,
-    /// How many slices `--by time` has
+    /// Number of slices of `--by time`
     #[arg(long, value_name = "N", default_value = "20")]
     pub slices: NonZeroU32,
 }
 
-/// Renderings, for arguments.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Shape {
-    /// Aligned columns
-    Text,
-    /// RFC 4180; losses go to standard error
-    Csv,
-    /// All there is, in full precision
-    Json,
-    /// As JSON, an object on a line of its own for each row; the first line has what is to be said of all
-    Ndjson,
-}
-
-impl Shape {
-    /// Whether programs read it, which want all that is known of each number.
-    pub fn is_json(self) -> bool {
-        matches!(self, Shape::Json | Shape::Ndjson)
-    }
-}
-
-impl From<Shape> for Format {
-    fn from(shape: Shape) -> Self {
-        match shape {
-            Shape::Text => Format::Text,
-            Shape::Csv => Format::Csv,
-            Shape::Json => Format::Json,
-            Shape::Ndjson => Format::Ndjson,
-        }
-    }
-}
-
-/// Rows at a terminal where nobody says how many.
+/// The number of rows at a terminal unless the user gives a number.
 const ROWS_AT_A_TERMINAL: usize = 40;
 
 impl Shown {
-    /// Whether the table is made to fit a terminal.
+    /// Returns whether the table is made to fit a terminal.
     pub fn is_fitted(&self) -> bool {
         let screen = self.screen.screen();
-        self.format == Shape::Text && (screen.is_terminal || screen.color)
+        self.format == TableFormat::Text && (screen.is_terminal || screen.color)
     }
 
-    /// Shows no more than `rows` rows of text in files and pipes, if nobody says how many; terminals have their own limit.
+    /// Limits text in files and pipes to `rows` rows unless the user gives a limit. Terminals have a limit of their
+    /// own.
     pub fn limit_text(&mut self, rows: usize) {
-        if self.format == Shape::Text && !self.all && !self.is_fitted() {
+        if self.format == TableFormat::Text && !self.all && !self.is_fitted() {
             self.limit.get_or_insert(rows);
         }
     }
 
-    /// Sorts and cuts a table of so many levels, and writes it to standard output, what is to be said of it perhaps to
-    /// standard error.
+    /// Sorts and cuts a table of this many levels, and writes it to standard output. Diagnostics go to standard error
+    /// where the format has no place for them.
     ///
     /// # Errors
-    /// If there is no column to sort by, writing fails, or one of the profiles was damaged.
+    /// There is no column to sort by, writing fails, or one of the profiles was damaged.
     pub fn write(
         &self,
         mut table: Table,
@@ -102,6 +73,7 @@ impl Shown {
         errors: bool,
         loaded: &[Loaded],
     ) -> anyhow::Result<()> {
+        remedies::spell(&mut table.facts);
         let sorted_by = self.sort.as_deref();
         let sorted_by = sorted_by
             .map(|column| sort(&mut table, column))
@@ -154,8 +126,8 @@ impl Shown {
     }
 }
 
-/// Sorts by the column with this id or heading, and returns its index. Unless `:asc` or `:desc` follows, names go upwards
-/// and numbers downwards.
+/// Sorts by the column with this id or heading, and returns its index. Without `:asc` or `:desc`, names are sorted
+/// upwards and numbers downwards.
 fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<usize> {
     let (wanted, chosen) = match wanted.rsplit_once(':') {
         Some((column, "asc")) => (column, Some(Direction::Ascending)),
@@ -170,7 +142,7 @@ fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<usize> {
                 .iter()
                 .position(|column| column.name == wanted)
         })
-        // Of several events the first one.
+        // If several events have this column, the first event's is used.
         .or_else(|| {
             table.columns.iter().position(|column| {
                 let rest = column.id.strip_prefix(wanted);

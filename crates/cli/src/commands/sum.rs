@@ -1,8 +1,8 @@
 //! `dioptra sum`.
 
 use super::report::Options;
+use crate::exit::Exit;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra sum`.
 #[derive(clap::Args)]
@@ -21,6 +21,6 @@ pub struct Arguments {
     options: Options,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     arguments.options.run(&arguments.inputs)
 }

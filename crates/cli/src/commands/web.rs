@@ -2,6 +2,7 @@
 
 use super::annotate::renamed;
 use super::profiles::{is_stdin, open};
+use crate::exit::Exit;
 use crate::output::say;
 use crate::symbol_sources::SymbolSources;
 use anyhow::{Context, bail};
@@ -11,7 +12,7 @@ use dioptra_web::{Server, WebOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 /// Arguments of `dioptra web`.
 #[derive(clap::Args)]
@@ -48,7 +49,7 @@ pub struct Arguments {
     sources: SymbolSources,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if let Some(directory) = &arguments.symfs
         && !directory.is_dir()
     {
@@ -60,8 +61,14 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.files.iter().filter(|path| is_stdin(path)).count() > 1 {
         bail!("standard input (`-`) can be read once only; give files");
     }
-    // What is no profile is told here, where the name was given, and not on a page.
+    // A file that is no profile is an error here, where its name was given, rather than on a page.
     for path in arguments.files.iter().filter(|path| !is_stdin(path)) {
+        if !path.exists() {
+            bail!(
+                "{}: no such file; record one with `dioptra record -- COMMAND`, or name another",
+                path.display()
+            );
+        }
         open(path)?;
     }
     let symbols = arguments.sources.add_to(SymbolOptions {
@@ -95,8 +102,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     drop(out);
     if !options.listen.is_loopback() {
         say!(
-            "warning: other machines can reach this page: whoever has the address reads the profiles and the source files \
-             that they name, and whoever listens to the network reads along; `ssh -L` is safer"
+            "warning: other machines can reach this page under this machine's addresses: whoever has the token reads the \
+             profiles and the source files that they name, and whoever listens to the network reads along; `ssh -L` is safer"
         );
     }
     if !arguments.no_open && is_seen && has_display() {
@@ -106,7 +113,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         say!("Ctrl-C ends the page");
     }
     server.run()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// Whether a browser could open a window.

@@ -68,7 +68,7 @@ fn deltas_sum_to_the_difference_of_totals() {
         assert_ne!(row.text("b_significance"), "", "{row:?}");
         let change = row.number("b_change").expect("a change");
         assert!((50.0..200.0).contains(&change), "{row:?}");
-        // Each count varies as many samples do.
+        // Each count varies as the number of its samples does.
         let error = row.errors["b_delta"].as_f64().expect("an error");
         let samples = (row.count("a_samples") + row.count("b_samples")) as f64;
         let weight = (row.count("a_weight") + row.count("b_weight")) as f64;
@@ -134,7 +134,7 @@ fn percentages_are_those_of_perf_diff() {
 
 #[test]
 fn new_and_gone_functions_of_another_build() {
-    // The name of one function is another one in the second build, of the same file name.
+    // A function has another name in the second build, of the same file name.
     let old = or_skip!(programs::c("shares", &["-O1"]));
     let new = or_skip!(programs::c("shares", &["-O1", "-Dthirty=dreissig"]));
     let options = ["-e", "cpu-clock", "-F", "2000"];
@@ -153,7 +153,7 @@ fn new_and_gone_functions_of_another_build() {
 fn functions_without_names_are_known_by_their_code() {
     or_skip!(programs::need_tool("strip"));
     let old = or_skip!(programs::c("shares", &["-O1", "-s"]));
-    // Functions start elsewhere.
+    // The functions of this build start elsewhere.
     let new = or_skip!(programs::c(
         "shares",
         &["-O1", "-s", "-falign-functions=256"]
@@ -190,7 +190,7 @@ fn wrong_questions() {
 #[test]
 fn events_of_perf_and_ours_are_one_event() {
     let shares = or_skip!(programs::c("shares", &[]));
-    // What perf calls the event depends on the precision that it asks for.
+    // perf's name of the event depends on the precision that perf asks for.
     let perfs = or_skip!(record(
         &["-e", "cpu-clock:ppp", "-F", "2000"],
         &[shares.as_os_str(), "200".as_ref()]

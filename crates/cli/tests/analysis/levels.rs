@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The sums of periods that perf reports by these keys, over all events.
+/// Returns the sums of periods that perf reports by these keys, over all events.
 fn perfs(file: &Path, sort: &str) -> Option<BTreeMap<Vec<String>, u64>> {
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new("perf")
@@ -19,7 +19,7 @@ fn perfs(file: &Path, sort: &str) -> Option<BTreeMap<Vec<String>, u64>> {
             "none",
             "--no-children",
             "--no-branch-stack",
-            // Else perf may cut names.
+            // Without widths perf may cut names.
             "--column-widths",
             "0,0,300,300,300",
             "--no-demangle",
@@ -42,8 +42,7 @@ fn perfs(file: &Path, sort: &str) -> Option<BTreeMap<Vec<String>, u64>> {
             continue;
         };
         let key = cells.map(|cell| {
-            // A function's name comes with where it is: `[.] main`.
-            // A function's name comes with where it is: `[.] main`; threads without a name have their number.
+            // A function's name comes with a mark of its place: `[.] main`. Threads without a name have their number.
             let name = cell
                 .get(..4)
                 .filter(|start| start.starts_with('[') && start.ends_with("] "));
@@ -61,7 +60,7 @@ fn perfs(file: &Path, sort: &str) -> Option<BTreeMap<Vec<String>, u64>> {
     Some(sums)
 }
 
-/// Our sums over all events, of rows on one level.
+/// Returns our sums over all events, of rows on one level.
 fn ours(table: &Table, level: &str, names: &[&str]) -> BTreeMap<Vec<String>, u64> {
     let mut sums = BTreeMap::new();
     for column in table.sums().iter().filter(|id| id.starts_with("weight")) {
@@ -88,7 +87,8 @@ fn modules_and_functions_of_commands_as_perf_has_them() {
     let perf = perfs(&recorded.file, "comm,dso").expect("perf reads its file");
     assert_eq!(ours(&table, "module", &["comm", "module"]), perf);
     assert!(perf.len() > 5, "{perf:?}");
-    // Functions of the kernel have names for both; of several names of one address each may take another.
+    // Both tools have names for the kernel's functions. Where one address has several names, they may take different
+    // ones.
     let perf = perfs(&recorded.file, "comm,dso,sym").expect("perf reads its file");
     let ours = ours(&table, "function", &["comm", "module", "function"]);
     let weights = |rows: &BTreeMap<Vec<String>, u64>| -> Vec<(String, u64)> {
@@ -134,16 +134,16 @@ fn others_files_add_up_and_equal_perf() {
                 assert_eq!(table.total(column), flat.total(column), "{what}: {by}");
             }
         }
-        // perf makes samples of what a processor traced.
+        // perf makes samples from a processor's trace.
         if programs::need_tool("perf").is_err() || what.contains("intel_pt") {
             continue;
         }
-        // Of some files perf shows nothing.
+        // perf shows nothing of some files.
         let Some(perf) = perfs(&file, "comm,dso").filter(|rows| !rows.is_empty()) else {
             continue;
         };
         let table = report(&file, &["--by", "comm,module"]);
-        // Events whose samples tell no period are one each; perf takes the attribute's.
+        // A sample without a period counts as one event; perf takes the attribute's period.
         if table
             .columns
             .iter()
@@ -158,7 +158,7 @@ fn others_files_add_up_and_equal_perf() {
             continue;
         }
         let mut ours = ours(&table, "module", &["comm", "module"]);
-        // Of some files perf does not know that the kernel is the kernel.
+        // perf takes the kernel in some files for an unknown module.
         if perf.keys().all(|key| key[1] != "[kernel.kallsyms]") {
             let mut renamed = BTreeMap::new();
             for (mut key, weight) in ours {
@@ -275,13 +275,13 @@ fn renderings_of_levels() {
         lines[0],
         "row_id,parent_row_id,self_percent,samples,weight,pid,process,module,module_id,function,function_address,level,name"
     );
-    // The hottest function of the hottest module of the hottest process.
+    // Rows: the hottest function of the hottest module of the hottest process.
     assert_eq!(lines.len(), 4, "{csv}");
     assert!(
         lines[3].ends_with(",function,sixty") && lines[3].contains(",sixty,0x"),
         "{csv}"
     );
-    // Percent of the row above.
+    // Percentages are of the row above.
     let table = report(
         &recorded.file,
         &["--by", "module,function", "--percent", "parent"],

@@ -30,7 +30,7 @@ fn faults_in_the_time_they_took() {
         );
         match row.number("faults_per_ms") {
             Some(rate) => assert!((rate - faults / time).abs() <= 1e-9 * rate, "{row:?}"),
-            // Never a zero where there is no time to divide by.
+            // A row is never 0 where there is no time to divide by.
             None => assert_eq!(time, 0.0, "{row:?}"),
         }
     }
@@ -82,7 +82,7 @@ fn what_was_not_recorded_is_named_and_no_zero() {
     );
     let shown_text = shown(&["report", "-i", file, "--metric", "ipc"]);
     assert!(shown_text.contains("no cycles +1"), "{shown_text}");
-    // Of a whole set only columns with values are shown.
+    // A whole set shows only the columns that have values.
     let all = report(&recorded.file, &["--metric", "generic"]);
     assert!(
         !all.columns.contains(&"ipc".to_owned()),

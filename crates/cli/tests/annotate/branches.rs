@@ -1,4 +1,4 @@
-//! Branch records: what is shown of a function equals an exact trace of it.
+//! Branch records: the view of a function equals an exact trace of it.
 
 use super::recording::{Sampling, samples, taken, write};
 use super::trace::{listing, step_through};
@@ -68,7 +68,7 @@ fn executions_branches_and_trips_are_those_of_the_trace() {
                 assert!(whole.abs_diff(times(index)) <= 1, "{function} {site}");
             }
         }
-        // What goes into a block and what comes out of it is how often it ran.
+        // Edges have executions, which add up to those of a block over the edges into it and over those out of it.
         for edge in list(&json, "edges") {
             assert!(edge["executions"].is_object(), "{function}: {edge}");
         }

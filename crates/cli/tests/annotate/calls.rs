@@ -40,7 +40,7 @@ impl Traced {
 const CALLS: [u64; 2] = [4, 5];
 const RETURN: u64 = 6;
 
-/// The number in the column `column` of rows, by the function of the row above and the row's own.
+/// Returns the number in the column `column` of rows, by the function of the row above and the row's own.
 fn by_pair(json: &Value, column: &str) -> BTreeMap<(String, String), u64> {
     let columns = list(json, "columns");
     let at = |id: &str| {
@@ -93,7 +93,7 @@ fn callers_and_callees_are_those_of_the_trace() {
     let stacks = samples(&traced.branches, sampling);
     let first = stacks[0].0 - stacks[0].1 as usize;
     let covered = &traced.branches[first..stacks[stacks.len() - 1].0];
-    // (callee, caller), and jumps to the start of another function as calls of that.
+    // Calls by callee and caller; a jump to the start of another function counts as a call of that function.
     let mut expected: BTreeMap<(String, String), u64> = BTreeMap::new();
     for branch in covered {
         let (from, to) = (traced.function(branch.from), traced.function(branch.to));
@@ -104,7 +104,7 @@ fn callers_and_callees_are_those_of_the_trace() {
         }
     }
     assert!(expected.len() > 5, "{expected:?}");
-    // The profile has no call chains, so that the tree is of branch records.
+    // The profile has no call chains, so the tree is made of branch records.
     let callers = tree("callers", &[], &file);
     assert_eq!(by_pair(&callers, "calls"), expected);
     let callees = tree("callees", &["--calls"], &file);
@@ -124,7 +124,7 @@ fn callers_and_callees_are_those_of_the_trace() {
     assert!(text.contains("from branch records (LBR)"), "{text}");
 }
 
-/// Branch records hold all code that ran, so that the lower bound is what ran.
+/// Branch records hold all code that ran, so the lower bound equals that code.
 #[test]
 fn working_sets_of_branches_are_those_of_the_trace() {
     let traced = or_skip!(traced());
@@ -176,7 +176,7 @@ fn working_sets_of_branches_are_those_of_the_trace() {
 /// `PERF_SAMPLE_BRANCH_USER | CALL_STACK`.
 const CALL_STACK: u64 = 1 | 1 << 11;
 
-/// What the stack of open calls of each sample is, as a CPU would have kept it: (call, target), newest first.
+/// Returns the stack of open calls of each sample, as a CPU would have kept it: (call, target), newest first.
 fn open_calls(traced: &Traced, every: usize) -> Vec<(u64, Vec<(u64, u64)>)> {
     let mut open: Vec<(u64, u64)> = Vec::new();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Memory samples at known instructions: what is shown of each, and of their functions, is what was written.
+//! Memory samples at known instructions: the views of instructions and of their functions equal the written samples.
 
 use super::support::{ID, Records, attr, event};
 use super::trace::listing;
@@ -14,7 +14,7 @@ const L3: u64 = 2 | (2 | 64) << 5;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// What was written for some instructions.
+/// The memory samples that were written for some instructions.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Expected {
     latencies: Vec<u64>,
@@ -145,7 +145,7 @@ fn memory_samples_are_those_of_each_instruction_and_function() {
         whole.check(&memory["function"], function);
         let samples = whole.latencies.len() as u64;
         assert_eq!(samples, number(&json["events"][0]["function"]["samples"]));
-        // As text.
+        // The same as text.
         let text = shown("annotate", &[function], &file);
         assert!(
             text.contains(&format!("{samples} memory samples of mem-loads")),

@@ -1,4 +1,4 @@
-//! What is shown: lines, views, graphs, choices of functions, and what is said where something is missing.
+//! The parts of an annotation: lines, views, graphs, choices of functions, and messages where something is missing.
 
 use super::{Recorded, annotated, dioptra, list, number, record, shown};
 use dioptra_testprograms::{self as programs, Skip, or_skip};
@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A program of its own, so that a test may change the file.
+/// Copies a program, so that a test may change the file.
 fn copy(name: &str) -> Result<(tempfile::TempDir, PathBuf), Skip> {
     let program = programs::c(name, &[])?;
     let folder = tempfile::tempdir().expect("a folder");
@@ -77,7 +77,7 @@ fn lines_are_those_of_the_report() {
     );
     let listing = shown("annotate", &["outer"], &recorded.file);
     assert!(listing.contains("step inlined at inline.c:"), "{listing}");
-    // By the outermost line the two calls in `outer` have it all, three to one.
+    // By outermost lines, the two calls in `outer` have all samples, three to one.
     let calls = shown(
         "annotate",
         &["outer", "--source", "--credit", "outermost"],
@@ -112,7 +112,7 @@ fn views_and_drawings() {
             .count(),
         1
     );
-    // Without a name it is the hottest function.
+    // Without a name, the command shows the hottest function.
     assert_eq!(shown("annotate", &[], file), mixed);
     let assembly = shown("annotate", &["sixty", "--asm", "--arrows", "ascii"], file);
     assert!(
@@ -185,7 +185,7 @@ fn functions_are_found_by_name_module_and_address() {
     let address = number(&json["function"]["virtual_start"]) + 3;
     for wanted in [
         "shares:sixty",
-        // A part of one name only, and the same in other letters.
+        // These patterns match a part of one name only, and the same in other letters.
         "sixt",
         "shares:IXTY",
         &format!("shares:{address:#x}"),
@@ -197,7 +197,7 @@ fn functions_are_found_by_name_module_and_address() {
     }
     for (wanted, told) in [
         ("sixtz", "did you mean sixty?"),
-        // Parts of several names: sixty, thirty.
+        // These patterns match parts of several names: sixty, thirty.
         ("ty", "shares:sixty ("),
         ("shares:TY", "shares:thirty ("),
         ("libc.so.6:sixty", "no function"),
@@ -279,7 +279,7 @@ fn without_the_program_there_are_addresses() {
     let (_folder, program) = or_skip!(copy("shares"));
     let command = [program.as_os_str(), "100".as_ref()];
     let recorded = or_skip!(record(&["-e", "cpu-clock"], &command));
-    // perf's cache of what it recorded is not looked at.
+    // perf's cache of recorded files is not searched.
     fs::remove_file(&program).expect("removed");
     let json = annotated("", &recorded.file);
     assert!(json.get("instructions").is_none() && !list(&json, "addresses").is_empty());
@@ -344,7 +344,7 @@ fn code_of_compilers_that_run_is_read_from_their_dumps() {
         let lines = list(&json, "lines");
         assert_eq!((lines.len(), &lines[0]["line"]), (1, &line.into()));
     }
-    // A list of names leaves no code.
+    // A list of names contains no code.
     let listed = or_skip!(run("map"));
     let json = annotated("made_first", &listed.file);
     assert!(!list(&json, "addresses").is_empty());

@@ -1,4 +1,4 @@
-//! How recordings end that are in the way of something: stuck, refused, or of programs that may not be watched.
+//! Ends of recordings that something hinders: stuck or refused ones, and programs that may not be watched.
 
 use super::support::{PATIENCE, Recording, kill, wait_until};
 use dioptra_testprograms as programs;
@@ -117,7 +117,8 @@ fn serial_two_clocks_leave_the_program_time() {
     let output = child.wait_with_output().expect("its output");
     let text = said(&output);
     if status.code() == Some(125) && text.contains("makes no windows here") {
-        // The trial at the start depends on how long a sample takes at that moment. The recording ended, which is tested.
+        // The trial at the start depends on how long a sample takes at that moment. The recording ended, which is
+        // tested.
         return;
     }
     assert!(status.success(), "{text}");
@@ -183,7 +184,7 @@ fn a_command_that_does_not_start_keeps_older_recordings() {
     let old = recording.folder().join("perf.data.old");
     fs::write(recording.path(), "good").unwrap();
     fs::write(&old, "older").unwrap();
-    // No program of any kind, and one whose interpreter is missing: only its exec tells.
+    // `./typo` does not exist. The script's interpreter is missing, which only its exec shows.
     let script = recording.folder().join("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
@@ -257,7 +258,7 @@ fn too_few_descriptors_are_told_with_what_needs_them() {
     );
 }
 
-/// A program with other rights loses its events at its exec, which is another thing than not to have run.
+/// A program with other rights loses its events at its exec: the message gives this reason for the missing samples.
 #[test]
 fn serial_a_program_with_other_rights_is_told() {
     or_skip!(programs::need_root());

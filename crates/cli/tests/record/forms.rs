@@ -1,11 +1,11 @@
-//! Recordings that go to a pipe, carriers beside events with stacks, and what is told of losses.
+//! Recordings that go to a pipe, carriers beside events with stacks, and reports of losses.
 
 use super::support::Recording;
 use dioptra_testprograms as programs;
 use programs::or_skip;
 use std::process::{Command, Stdio};
 
-/// `dioptra record -o -`, to be continued.
+/// Returns `dioptra record -o -`, to be continued.
 fn to_pipe(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
     command
@@ -137,7 +137,7 @@ fn serial_no_sample_is_outside_of_the_time_that_is_stated() {
             .and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
         let times = recording.times();
         let span = times.iter().max().unwrap_or(&0) - times.iter().min().unwrap_or(&0);
-        // Two decimals are stated.
+        // The summary states two decimals.
         assert!(
             span as f64 / 1e9 <= stated.expect("a time") + 0.01,
             "{span} ns: {said}"
@@ -145,8 +145,8 @@ fn serial_no_sample_is_outside_of_the_time_that_is_stated() {
     }
 }
 
-/// A parent and a child on one CPU: each thread's counters of an inherited group count for themselves, and no sample is lost
-/// where the kernel switches between the two.
+/// A parent and a child on one CPU: each thread's counters of an inherited group count for themselves. No sample is
+/// lost where the kernel switches between the two.
 #[test]
 fn serial_groups_of_several_processes_count_what_each_did() {
     or_skip!(programs::need_sampling());

@@ -1,4 +1,4 @@
-//! `dioptra record`: what it passes on, how it ends, and what others make of its files.
+//! `dioptra record`: the statuses and output that it passes on, its ends, and the way other tools read its files.
 
 mod ends;
 mod forms;
@@ -16,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use support::{Recording, check_counts, kill, wait_until};
 
-/// What works everywhere that sampling works: no hardware counters, no privileges.
+/// An event that works everywhere that sampling works: without hardware counters and privileges.
 const CLOCK: [&str; 2] = ["-e", "cpu-clock:u"];
 
 fn code(arguments: &[&str]) -> (Option<i32>, String) {
@@ -146,7 +146,7 @@ fn serial_a_fixed_period_samples_every_nth_event() {
     or_skip!(programs::need_sampling());
     let faults = or_skip!(programs::c("faults", &[]));
     let recording = Recording::new();
-    // All of the faults are one instruction's, and every tenth is a sample.
+    // All of the faults are at one instruction, and every tenth is a sample.
     let output = recording.record([
         "-e",
         "page-faults:u",
@@ -183,7 +183,7 @@ fn serial_sigint_ends_a_recording_cleanly() {
     wait_until(&mut child, "something is recorded", || {
         fs::metadata(&path).is_ok_and(|file| file.len() > 4096)
     });
-    // From a process, so the command gets it from us.
+    // The signal comes from a process, so the recorder passes it to the command.
     kill(&child, libc::SIGINT);
     let status = child.wait().unwrap();
     assert_eq!(
@@ -289,7 +289,7 @@ fn serial_a_running_process_is_described_and_recorded() {
                 .iter()
                 .all(|(sampled, _, _)| *sampled == pid)
         );
-        // Told from /proc: it was there before.
+        // /proc names the process, which was there before the recording.
         assert!(
             content.comms.contains(&(pid, pid, "spin".into())),
             "{:?}",
@@ -303,7 +303,7 @@ fn serial_a_running_process_is_described_and_recorded() {
 fn serial_a_target_that_ends_ends_the_recording() {
     or_skip!(programs::need_sampling());
     let spin = or_skip!(programs::c("spin", &[]));
-    // It has to live until it is attached to.
+    // The program has to live until the recorder attaches to it.
     let mut target = Command::new(&spin).arg("300").spawn().unwrap();
     let recording = Recording::new();
     let path = recording.path();
@@ -326,7 +326,7 @@ fn serial_what_happens_during_the_delay_is_described_but_not_sampled() {
     or_skip!(programs::need_sampling());
     let spin = or_skip!(programs::c("spin", &[]));
     let recording = Recording::new();
-    // Far longer than it runs: no samples, but the exec and its mappings.
+    // The period is far longer than the run: there are no samples, but the exec and its mappings.
     let output = recording.record([
         "-e",
         "cpu-clock:u",

@@ -1,5 +1,5 @@
-//! `record --metrics` and `list metrics`: what is recorded is what the metrics need, the counts are those of programs
-//! known by construction, and what the machine lacks is told.
+//! `record --metrics` and `list metrics`: the recording has the events that the metrics need, counts equal those of
+//! programs known by construction, and messages name the events that the machine lacks.
 
 use super::support::Recording;
 use dioptra_metrics::{Count, Environment, MetricSet, Mode, RecordedEvent};
@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The numbers that a test program printed.
+/// Returns the numbers that a test program printed.
 fn printed(output: &Output) -> Vec<f64> {
     let numbers = text(&output.stdout);
     numbers
@@ -38,7 +38,7 @@ fn printed(output: &Output) -> Vec<f64> {
         .collect()
 }
 
-/// A recording's events with samples and the sum of their periods, as a profile has them.
+/// Returns a recording's events with samples and the sum of their periods, as a profile has them.
 fn counts(path: &Path) -> Vec<(String, u64, u64)> {
     let data = PerfData::open(path).expect("a recording");
     let profile = Profile::load(&data, LoadOptions::default());
@@ -56,7 +56,7 @@ fn count_of(counts: &[(String, u64, u64)], name: &str) -> (u64, u64) {
     (*samples, *weight)
 }
 
-/// A column of the generic set, from what a recording counted in all.
+/// Returns a column of the generic set, from a recording's total counts.
 fn generic(counts: &[(String, u64, u64)], column: &str) -> (f64, f64) {
     let set = MetricSet::generic();
     let recorded: Vec<RecordedEvent> = counts
@@ -75,7 +75,7 @@ fn generic(counts: &[(String, u64, u64)], column: &str) -> (f64, f64) {
     (value, cell.error().expect("an error"))
 }
 
-/// `# Event count (approx.): N` of each event in perf's report, by the event's name.
+/// Returns `# Event count (approx.): N` of each event in perf's report, by the event's name.
 fn perf_counts(path: &Path) -> Vec<(String, u64)> {
     let output = Command::new("perf")
         .args(["report", "--stdio", "--sort", "sym", "-i"])
@@ -113,7 +113,7 @@ fn serial_faults_per_ms_are_those_of_the_program() {
     assert_eq!(faults, weight, "a sample for each");
     let first = printed(&output)[0] as u64;
     assert_eq!(first, 12_000);
-    // The program's own, those of its start, and no others.
+    // The faults are the program's own and those of its start.
     assert!(
         (first..first + 2000).contains(&(faults + content.lost())),
         "{faults} faults, {} lost",
@@ -148,7 +148,7 @@ fn serial_switches_are_those_of_the_program() {
     ]);
     let lost = recording.content().lost();
     let found = counts(&recording.path());
-    // The metric with what folds under it, and nothing else.
+    // The recording has the events of the metric and of its children, and no other events.
     let events: BTreeSet<&str> = found.iter().map(|(name, _, _)| name.as_str()).collect();
     assert_eq!(
         events,
@@ -160,7 +160,7 @@ fn serial_switches_are_those_of_the_program() {
     assert!((270..330).contains(&voluntary), "{voluntary}");
     let (switches, _) = count_of(&found, "context-switches");
     assert!(switches + lost >= all, "{switches} of {all}, {lost} lost");
-    // In 300 ms at least of CPU time.
+    // The program takes at least 300 ms of CPU time.
     let (_, nanoseconds) = count_of(&found, "task-clock");
     let (rate, error) = generic(&found, "switches_per_ms");
     let expected = switches as f64 / (numbers[2] / 1e3);
@@ -215,7 +215,7 @@ fn serial_the_file_has_every_event_that_the_list_says_works() {
         .filter(|event| event.attr.samples() && event.name != "dummy");
     let recorded: BTreeSet<String> = sampling.map(|event| event.name.clone()).collect();
     assert_eq!(recorded, expected);
-    // Whatever is not in the file is told, with the columns that will be missing.
+    // A message names each event that is not in the file, with the columns that will be missing.
     let told = text(&output.stderr);
     for event in &lacking {
         assert!(
@@ -226,7 +226,7 @@ fn serial_the_file_has_every_event_that_the_list_says_works() {
     if lacking.contains("cycles") {
         assert!(told.contains("no clock_ghz, ipc"), "{told}");
     }
-    // No clock in place of cycles: a ratio would be wrong.
+    // No clock stands in place of cycles: a ratio would be wrong.
     assert!(!told.contains("cpu-clock"), "{told}");
 }
 
@@ -255,7 +255,7 @@ fn metrics_that_there_are_not_are_arguments_that_are_wrong() {
 fn serial_where_nothing_can_be_counted_nothing_runs() {
     or_skip!(programs::need_sampling());
     let folder = tempfile::tempdir().unwrap();
-    // An event that no CPU has.
+    // No CPU has this event.
     let file = folder.path().join("own.toml");
     let set = "schema = 1\nname = \"own\"\n[[event]]\nname = \"nowhere\"\nencoding = \"nosuchpmu/event=1/\"\n\
                [[column]]\nname = \"rate\"\nformula = \"nowhere\"\n";
@@ -275,7 +275,7 @@ fn serial_where_nothing_can_be_counted_nothing_runs() {
         "{told}"
     );
     assert!(!out.exists() && !recording.path().exists());
-    // Beside one that every machine has, it is a note.
+    // Beside an event that every machine has, the missing one is a note.
     let set = format!(
         "{set}[[event]]\nname = \"faults\"\nencoding = \"page-faults\"\nperiod = 1\n\
                        [[column]]\nname = \"both\"\nformula = \"faults / nowhere\"\n"
@@ -305,7 +305,7 @@ fn serial_nobody_records_what_needs_no_rights() {
         .expect("dioptra runs");
     let told = text(&output.stderr);
     assert!(output.status.success(), "{told}");
-    // Zero is all that it could count.
+    // The count of context switches could only be zero.
     assert!(
         told.contains("without context-switches: no switches_per_ms"),
         "{told}"
@@ -367,7 +367,7 @@ fn makers_files_are_listed_and_asked_for() {
         document["rows"].as_array().expect("rows").len()
     };
     assert!(metrics("sapphirerapids", &[]) > 100);
-    // By the CPU's id: the maker's set and our own.
+    // The CPU's id chooses the maker's set and our own.
     assert!(metrics("GenuineIntel-6-8F-8", &[]) > metrics("sapphirerapids", &[]));
     assert!(metrics("Neoverse V1", &["branch"]) < metrics("Neoverse V1", &[]));
     let output = dioptra(&[
@@ -415,7 +415,7 @@ fn a_tree_of_columns_folds() {
     );
 }
 
-/// What each counter's last sample read of it, summed.
+/// Returns the sum of the values that each counter's last sample read.
 fn last_values(data: &PerfData) -> u64 {
     let mut last = BTreeMap::new();
     data.read(|record| {
@@ -439,7 +439,7 @@ impl Observer for Silent {
     fn waiting(&mut self, _: Option<&RecordError>) {}
 }
 
-/// Samples that tell for how long their counter ran: events of the kernel never wait for their turn, in no thread.
+/// Samples hold the time for which their counter ran: events of the kernel never wait for their turn, in any thread.
 #[test]
 fn serial_times_in_samples_scale_nothing_that_took_no_turns() {
     or_skip!(programs::need_sampling());
@@ -478,8 +478,8 @@ fn serial_times_in_samples_scale_nothing_that_took_no_turns() {
         assert!(plain.multiplexing().is_none());
         let times = read.multiplexing().expect("times were recorded");
         assert_eq!(times.unknown, 0, "{program}: {times:?}");
-        // A thread has a counter for each CPU. What one had counted when the thread left it is not known before the
-        // next sample there: less than a period.
+        // A thread has a counter for each CPU. The count on a CPU that the thread has left becomes known only with the
+        // next sample there. The unknown part is less than a period.
         let (weight, estimate) = (read.total().weight as f64, read.total_estimate().value);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let unknown = (4 * cpus) as f64 * 1_500_000.0;
@@ -488,7 +488,8 @@ fn serial_times_in_samples_scale_nothing_that_took_no_turns() {
             "{program}: {estimate} of {weight}, {times:?}"
         );
         assert_eq!(read.total().weight, read.total().samples * 1_000_000);
-        // perf takes the differences of what the samples read for their weights: their sum is what was read last.
+        // perf takes the differences of the samples' readings for their weights, so their sum is the sum of the last
+        // readings.
         if program == "spin" && programs::need_tool("perf").is_ok() {
             let counted = perf_counts(&spec.output);
             let (_, sum) = counted

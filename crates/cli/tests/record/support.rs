@@ -1,4 +1,4 @@
-//! Recording with the built `dioptra` and reading what came of it; shared by the tests of `record`.
+//! Recording with the built `dioptra` and reading the file; shared by the tests of `record`.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take on a machine that does much else.
+/// The longest time that anything may take on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder with a recording in it.
@@ -20,7 +20,7 @@ pub struct Recording {
     folder: TempDir,
 }
 
-/// A recording's content, as far as the tests ask.
+/// A recording's content, as far as the tests need it.
 #[derive(Debug, Default)]
 pub struct Content {
     pub summary: ReadSummary,
@@ -33,13 +33,14 @@ pub struct Content {
     pub exits: Vec<(u32, u32)>,
     /// Pid, tid, and instruction pointer of samples.
     pub samples: Vec<(u32, u32, u64)>,
-    /// Samples that have the event, thread and time of another one: what is watched twice is sampled twice.
+    /// The number of samples that have the event, thread and time of another sample: a thread that is watched twice is
+    /// sampled twice.
     pub twice: usize,
     /// Pid and name of mappings.
     pub mappings: Vec<(u32, String)>,
-    /// Longest call chain.
+    /// The length of the longest call chain.
     pub longest_chain: usize,
-    /// Samples with a copy of the stack.
+    /// The number of samples with a copy of the stack.
     pub stacks: usize,
 }
 
@@ -48,7 +49,7 @@ impl Content {
         self.summary.records.get(kind)
     }
 
-    /// Lost records, of all that the file tells.
+    /// Returns the number of lost records, of all kinds that the file counts.
     pub fn lost(&self) -> u64 {
         self.summary.lost + self.summary.lost_samples
     }
@@ -77,7 +78,7 @@ impl Recording {
         self.folder.path()
     }
 
-    /// `dioptra record -o FILE`, to be continued.
+    /// Returns `dioptra record -o FILE`, to be continued.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
         command
@@ -88,7 +89,7 @@ impl Recording {
         command
     }
 
-    /// Records with these arguments, and must succeed.
+    /// Records with these arguments; the recording must succeed.
     pub fn record<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
         let output = self.run(arguments);
         assert!(output.status.success(), "{output:?}");
@@ -103,7 +104,7 @@ impl Recording {
             .expect("dioptra runs")
     }
 
-    /// Times of all samples, in nanoseconds.
+    /// Returns the times of all samples, in nanoseconds.
     pub fn times(&self) -> Vec<u64> {
         let data = PerfData::open(&self.path()).expect("a recording");
         let mut times = Vec::new();
@@ -159,7 +160,7 @@ impl Recording {
     }
 }
 
-/// The number before `word` in what `dioptra record` said of its figures.
+/// Returns the number before `word` in the summary that `dioptra record` printed.
 pub fn figure(output: &Output, word: &str) -> u64 {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text
@@ -181,7 +182,7 @@ pub fn figure(output: &Output, word: &str) -> u64 {
     }
 }
 
-/// That what was said, what the file holds and what perf counts in it agree; perf only where it is installed.
+/// Checks that the summary, the file and perf's count of the file agree; perf only where it is installed.
 pub fn check_counts(recording: &Recording, output: &Output) -> Content {
     let content = recording.content();
     assert!(!content.salvaged);
@@ -220,7 +221,8 @@ pub fn check_counts(recording: &Recording, output: &Output) -> Content {
     content
 }
 
-/// `          SAMPLE events:         16`, the first of which is for the whole file.
+/// Returns the number in a line such as `          SAMPLE events:         16`, the first of which is for the whole
+/// file.
 fn perf_count(stats: &str, kind: RecordType) -> u64 {
     let wanted = format!("{kind} events:");
     stats
@@ -251,7 +253,7 @@ pub fn wait_until(child: &mut Child, what: &str, mut done: impl FnMut() -> bool)
     }
 }
 
-/// Sends a signal to a child that was not waited for yet.
+/// Sends a signal to a child that has not been waited for yet.
 pub fn kill(child: &Child, signal: i32) {
     dioptra_testprograms::send_signal(child.id(), signal).expect("a child of ours");
 }

@@ -1,5 +1,5 @@
-//! Recordings of programs that make it hard: many threads, many processes, many of both at once. On a busy machine
-//! records may be lost; that every loss is told of is what these tests demand.
+//! Recordings of demanding programs: many threads, many processes, many of both at once. On a busy machine records may
+//! be lost; these tests demand that the recording counts every loss.
 
 #[path = "../record/support.rs"]
 mod support;
@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use support::{Content, Recording, check_counts};
 
-/// The pid of the process that was recorded under `name`.
+/// Returns the pid of the process that was recorded under `name`.
 fn pid_of(content: &Content, name: &str) -> u32 {
     let found = content.comms.iter().find(|(_, _, comm)| comm == name);
     found
@@ -21,12 +21,12 @@ fn pid_of(content: &Content, name: &str) -> u32 {
         .0
 }
 
-/// That every thread which was sampled was introduced: by a FORK, a COMM, or by being the command. With losses, those
-/// that were not may be among them.
+/// Checks that every sampled thread was introduced: by a FORK, a COMM, or by being the command. Where records were
+/// lost, the introductions of as many threads may be among them.
 fn check_introduced(content: &Content) {
     let mut known: BTreeSet<u32> = content.forks.iter().map(|(_, tid)| *tid).collect();
     known.extend(content.comms.iter().map(|(_, tid, _)| *tid));
-    // What runs between a thread's end and its removal has no ids any more.
+    // The kernel gives no ids to code that runs between a thread's end and its removal.
     known.insert(u32::MAX);
     let strangers: BTreeSet<u32> = content
         .samples
@@ -41,7 +41,7 @@ fn check_introduced(content: &Content) {
     );
 }
 
-/// That `found` of `expected` records are there and the rest is told of as lost.
+/// Checks that `found` of `expected` records are there and that all others are counted as lost.
 fn check_all_or_lost(what: &str, found: usize, expected: usize, content: &Content) {
     let told = found as u64 + content.lost();
     assert!(found <= expected, "{found} {what}, more than {expected}");
@@ -160,7 +160,7 @@ fn a_thousand_forks() {
 fn every_page_fault_is_a_sample_or_told_as_lost() {
     or_skip!(programs::need_sampling());
     let program = or_skip!(programs::c("faults", &[]));
-    // Each fault a sample: the kernel's own count is known by construction.
+    // Each fault is a sample: the kernel's own count is known by construction.
     for pages in [1000_u64, 40_000] {
         let argument = pages.to_string();
         let content = record(&[
@@ -171,7 +171,7 @@ fn every_page_fault_is_a_sample_or_told_as_lost() {
             program.to_str().unwrap(),
             &argument,
         ]);
-        // All faults of the loop are one instruction's.
+        // All faults of the loop happen at one instruction.
         let mut addresses: Vec<u64> = content.samples.iter().map(|(_, _, ip)| *ip).collect();
         addresses.sort_unstable();
         let most = addresses
@@ -206,7 +206,7 @@ fn five_hundred_live_threads() {
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let pid = target.id();
     let recording = Recording::new();
-    // More threads come while it is attached to and recorded.
+    // More threads start while the recorder attaches and records.
     input.write_all(b"create 2000\n").unwrap();
     let output = recording.run([
         "-e",
@@ -251,7 +251,7 @@ fn the_whole_machine_under_load() {
         "cpu-clock,context-switches",
         threads.to_str().unwrap(),
     ]);
-    // What runs already is described: ourselves at least, and the first process.
+    // The recording describes programs that run already: ourselves at least, and the first process.
     assert!(
         content.comms.iter().any(|(pid, _, _)| *pid == 1),
         "{:?}",
@@ -267,7 +267,7 @@ fn the_whole_machine_under_load() {
     );
 }
 
-/// Takes CPU 1 away and brings it back: only where that was asked for, for all that runs there is disturbed.
+/// Takes CPU 1 away and brings it back. The test runs only on request, since it disturbs everything that runs there.
 #[test]
 fn a_cpu_that_goes_and_comes_back() {
     if programs::Limit::HotplugNotAsked.holds() {
@@ -286,7 +286,7 @@ fn a_cpu_that_goes_and_comes_back() {
     );
     let recording = Recording::new();
     let output = recording.record(["-a", "-e", "cpu-clock", "sh", "-c", &script]);
-    // What lives for a moment only, while the CPU is back but not yet watched again, is introduced by nobody.
+    // No record introduces a thread that lives only while the CPU is back but not yet watched again.
     let content = check_counts(&recording, &output);
     assert_eq!(content.twice, 0, "nothing is watched twice");
     let text = String::from_utf8_lossy(&output.stderr);

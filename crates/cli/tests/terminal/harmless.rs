@@ -8,7 +8,7 @@ use std::path::Path;
 /// A name that would change the terminal's title and colours, and ring.
 const EVIL: &str = "evil\x1b]0;owned\x07\x1b[31m\u{9b}7m";
 
-/// What no terminal shall see: control characters, but for ends of lines.
+/// Returns true for characters that no terminal may see: control characters, except ends of lines.
 fn is_harmful(character: char) -> bool {
     character.is_control() && character != '\n'
 }
@@ -29,7 +29,7 @@ fn serial_standard_error_has_no_control_characters() {
             &["diff", file, file],
             &["trace", "report", "-d", file],
             &["record", "-o", "/dev/null", "--", file],
-            // What clap refuses.
+            // clap refuses these arguments.
             &["report", file],
             &["report", "--by", file],
             &["list", "events", file],
@@ -38,7 +38,7 @@ fn serial_standard_error_has_no_control_characters() {
             let output = dioptra(arguments).output().expect("it runs");
             let text = String::from_utf8(output.stderr).expect("UTF-8");
             assert!(!output.status.success(), "{arguments:?}: {text}");
-            // clap leaves sequences out; others spell them.
+            // clap leaves control sequences out; other messages spell them.
             assert!(text.contains("evil"), "{arguments:?}: {text:?}");
             assert!(!text.contains(is_harmful), "{arguments:?}: {text:?}");
             let mut command = dioptra(arguments);

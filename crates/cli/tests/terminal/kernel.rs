@@ -51,7 +51,7 @@ fn serial_symbols_of_the_kernel_are_kept_and_checked() {
         0o600
     );
     assert_eq!(report(true), whole);
-    // What is kept is what is read: a name that is changed there shows up.
+    // The command reads the kept symbols: a name that is changed in the file shows up.
     let other = name.to_uppercase().replace('_', "x");
     let change = |bytes: &mut Vec<u8>| {
         let (from, to) = (format!(" {name}\n"), format!(" {other}\n"));
@@ -70,7 +70,7 @@ fn serial_symbols_of_the_kernel_are_kept_and_checked() {
     let mut bytes = fs::read(&kept).expect("a file");
     change(&mut bytes);
     fs::write(&kept, &bytes).expect("a file");
-    // But not if the file is damaged.
+    // A damaged file is not read.
     assert_eq!(report(true), whole);
     let mut bytes = fs::read(&kept).expect("it was written anew");
     change(&mut bytes);
@@ -83,12 +83,12 @@ fn serial_symbols_of_the_kernel_are_kept_and_checked() {
     let changed = changed.join("\n") + "\n";
     assert_ne!(changed, whole);
     assert_eq!(report(true), changed);
-    // Nor if others may read it.
+    // A file that others may read is not read.
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o644)).expect("a mode");
     assert_eq!(report(true), whole);
 }
 
-/// CRC-32 as zip files have it.
+/// Returns the CRC-32 that zip files use.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

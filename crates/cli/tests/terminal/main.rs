@@ -17,16 +17,16 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// What a command wrote to a terminal.
+/// The output of a command at a terminal.
 pub struct Shown {
-    /// All of it, with ends of lines as programs write them.
+    /// The whole output, with ends of lines as programs write them.
     pub text: String,
-    /// How the command ended.
+    /// The command's exit status.
     pub status: ExitStatus,
 }
 
 impl Shown {
-    /// The lines without colours.
+    /// Returns the lines without colours.
     pub fn lines(&self) -> Vec<String> {
         let mut plain = String::new();
         let mut rest = self.text.as_str();
@@ -38,13 +38,13 @@ impl Shown {
         plain.lines().map(str::to_owned).collect()
     }
 
-    /// The lines of the table: without comments.
+    /// Returns the lines of the table, without comments.
     pub fn rows(&self) -> Vec<String> {
         let lines = self.lines().into_iter();
         lines.filter(|line| !line.starts_with('#')).collect()
     }
 
-    /// How many cells the widest line takes.
+    /// Returns the width of the widest line in terminal cells.
     pub fn widest(&self) -> usize {
         let lines = self.lines();
         lines
@@ -55,7 +55,7 @@ impl Shown {
     }
 }
 
-/// `dioptra` with these arguments, as if nobody had set up anything.
+/// Returns `dioptra` with these arguments, as if nobody had set up anything.
 pub fn dioptra(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
     command.args(arguments);
@@ -77,7 +77,8 @@ pub fn dioptra(arguments: &[&str]) -> Command {
     command
 }
 
-/// Lets a command write to a terminal of so many columns: standard output, and standard error if it is not piped already.
+/// Lets a command write to a terminal of this number of columns: standard output, and standard error unless it is piped
+/// already.
 pub fn at_terminal(mut command: Command, columns: u16) -> Shown {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&master).expect("its other end");
@@ -103,7 +104,7 @@ pub fn at_terminal(mut command: Command, columns: u16) -> Shown {
     drop(command);
     drop(line);
     let mut text = Vec::new();
-    // Ends with an error when the last writer has closed the terminal.
+    // Reading ends with an error when the last writer has closed the terminal.
     let mut master = File::from(master);
     let mut piece = [0; 4096];
     while let Ok(count @ 1..) = master.read(&mut piece) {
@@ -117,7 +118,7 @@ pub fn at_terminal(mut command: Command, columns: u16) -> Shown {
     }
 }
 
-/// What `dioptra` writes to a terminal without a pager.
+/// Returns the output of `dioptra` at a terminal without a pager.
 pub fn shown(arguments: &[&str], file: &Path, columns: u16) -> Shown {
     let mut command = dioptra(arguments);
     command
@@ -130,7 +131,7 @@ pub fn shown(arguments: &[&str], file: &Path, columns: u16) -> Shown {
     shown
 }
 
-/// What `dioptra` writes to a pipe.
+/// Returns the output of `dioptra` in a pipe.
 pub fn piped(arguments: &[&str], file: &Path) -> String {
     let output = dioptra(arguments).arg(file).output().expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -138,7 +139,7 @@ pub fn piped(arguments: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A profile of a program of templates, with three events and call chains.
+/// Returns a profile of a program of templates, with three events and call chains.
 pub fn templates() -> Result<&'static Path, Skip> {
     static MADE: OnceLock<Result<(TempDir, PathBuf), Skip>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -154,7 +155,7 @@ pub fn templates() -> Result<&'static Path, Skip> {
         .map_err(Clone::clone)
 }
 
-/// A profile by `dioptra record`.
+/// Makes a profile by `dioptra record`.
 pub fn recorded(
     options: &[&str],
     program: &Path,

@@ -1,4 +1,4 @@
-//! What is missing of a trace is told.
+//! Damaged traces: messages name everything that is missing.
 
 use crate::made::{Step, script, scripted, trace, trace_in_chunks};
 use dioptra_tracelayout::record::UnwindCause;
@@ -21,7 +21,7 @@ fn times_of_a_clock_that_was_read_once_are_ticks() {
     info.as_object_mut().unwrap().remove("ending");
     std::fs::write(&path, info.to_string()).unwrap();
     let shown = made.shown("replay", "");
-    // A step takes 1000 of them.
+    // A step takes 1000 ticks.
     assert!(shown.contains("   1000 tk [     7] |   a();\n"), "{shown}");
     assert!(!shown.contains(" us "), "{shown}");
     let report = made.shown("report", "");

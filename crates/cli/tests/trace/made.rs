@@ -1,4 +1,4 @@
-//! Traces made for a test, and the program run on them.
+//! Traces made for a test, and runs of the program on them.
 
 use dioptra_tracedata::{
     ClockInfo, ClockPair, JournalEntry, ProcessCause, RecordingEnd, TaskChange, TraceInfo,
@@ -12,10 +12,10 @@ use dioptra_tracelayout::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The program that is tested, for tests of the whole of it.
+/// The path of the program, for tests that run it as a whole.
 pub const PROGRAM: Option<&str> = option_env!("CARGO_BIN_EXE_dioptra");
 
-/// What a thread does; times are nanoseconds.
+/// A step of a thread; times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub enum Step {
     Enter(u64, String),
@@ -25,8 +25,8 @@ pub enum Step {
     Stack(u64, u32),
 }
 
-/// The steps of a text such as `main( a( b ) )`: a word begins a call, which `)` ends; without `(` it ends at once.
-/// Each beginning and end is `tick` nanoseconds after the one before, the first at `start`.
+/// Returns the steps of a text such as `main( a( b ) )`: a word begins a call, which `)` ends; without `(` the call
+/// ends at once. Each beginning and end is `tick` nanoseconds after the one before, the first at `start`.
 pub fn script(text: &str, start: u64, tick: u64) -> Vec<Step> {
     let mut time = start;
     let mut steps = Vec::new();
@@ -55,8 +55,8 @@ pub struct Made {
     pid: u32,
 }
 
-/// A trace of threads, each with its id and steps. Functions are library calls of `program`, so that their names need no
-/// file. The chunks have so many steps at most.
+/// Makes a trace of threads, each with its id and steps. Functions are library calls of `program`, so that their names
+/// need no file. A chunk has `most` steps at most.
 pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("trace");
@@ -137,12 +137,12 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
     }
 }
 
-/// As [`trace_in_chunks`], with large ones.
+/// Makes a trace as [`trace_in_chunks`] does, with large chunks.
 pub fn trace(threads: &[(u32, Vec<Step>)]) -> Made {
     trace_in_chunks(threads, 5_000)
 }
 
-/// A trace of one thread, 7, that does what a [`script`] says, a microsecond a step.
+/// Makes a trace of one thread, 7, with the steps of a [`script`], a microsecond apart.
 pub fn scripted(text: &str) -> Made {
     trace(&[(7, script(text, 1_000_000, 1_000))])
 }
@@ -216,14 +216,14 @@ impl Made {
         &self.folder
     }
 
-    /// The same trace with context switches of its threads: thread, time, kind, on CPU 3.
+    /// Adds context switches of the trace's threads: thread, time, kind. All are on CPU 3.
     pub fn with_switches(self, switches: &[(u32, u64, SwitchKind)]) -> Made {
         let switches = switches.iter();
         let switches = switches.map(|(tid, time, kind)| (*tid, *time, *kind, 3));
         self.with_switches_on(&switches.collect::<Vec<_>>())
     }
 
-    /// As [`Made::with_switches`], with the CPUs.
+    /// Adds context switches as [`Made::with_switches`] does, each with its CPU.
     pub fn with_switches_on(self, switches: &[(u32, u64, SwitchKind, u32)]) -> Made {
         let mut bytes = Vec::new();
         for &(tid, time, kind, cpu) in switches {
@@ -235,7 +235,7 @@ impl Made {
         self
     }
 
-    /// The same trace with what became of its threads: thread, time, what.
+    /// Adds changes of the trace's threads: thread, time, change.
     pub fn with_tasks(self, changes: &[(u32, u64, TaskChange)]) -> Made {
         let path = self.folder.join(directory::JOURNAL);
         let mut journal = std::fs::read(&path).expect("a journal");
@@ -253,12 +253,12 @@ impl Made {
         self
     }
 
-    /// `dioptra trace COMMAND ARGUMENTS` of it.
+    /// Runs `dioptra trace COMMAND ARGUMENTS` on the trace.
     pub fn run(&self, command: &str, arguments: &str) -> Output {
         dioptra(command, &self.folder, arguments)
     }
 
-    /// What it writes to standard output.
+    /// Returns the command's standard output.
     pub fn shown(&self, command: &str, arguments: &str) -> String {
         let output = self.run(command, arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -266,13 +266,13 @@ impl Made {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The calls that `replay` shows with these arguments.
+    /// Returns the calls that `replay` shows with these arguments.
     pub fn calls(&self, arguments: &str) -> String {
         self.shown("replay", &format!("-f none {arguments}"))
     }
 }
 
-/// `dioptra trace COMMAND -d FOLDER ARGUMENTS`.
+/// Runs `dioptra trace COMMAND -d FOLDER ARGUMENTS`.
 pub fn dioptra(command: &str, folder: &Path, arguments: &str) -> Output {
     Command::new(PROGRAM.expect("known to integration tests"))
         .args(["trace", command, "-d"])

@@ -1,4 +1,4 @@
-//! What each reader shows of traces that are known.
+//! The output of each reader for known traces.
 
 use crate::made::{Made, script, scripted, trace};
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn switches_hold_for_all_threads() {
         made.calls("--trace=off -T a@trace_on --tid 7"),
         "a() {\n  b();\n} /* a */\nb();\n"
     );
-    // t began before, its second w after a.
+    // `t` began before the trigger, and its second `w` began after `a`.
     let shown = made.calls("--trace=off -T a@trace_on");
     assert!(!shown.contains("main") && !shown.contains("t()"), "{shown}");
     assert_eq!(shown.matches("w()").count(), 2, "{shown}");
@@ -100,7 +100,7 @@ fn nothing_found_is_told_with_the_nearest_names() {
 
 #[test]
 fn library_calls_can_be_left_out() {
-    // All made functions are library calls.
+    // All functions of made traces are library calls.
     assert_eq!(scripted("main( a )").calls("--no-libcall"), "");
 }
 
@@ -125,7 +125,7 @@ fn report_counts_recursion_once() {
     .expect("JSON");
     let cells = &json["rows"][1]["cells"];
     assert_eq!(cells[0], "r");
-    // Of 1, 3 and 5: √(8/3) of 3.
+    // The calls take 1, 3 and 5 µs: the deviation is √(8/3) of 3.
     let deviation = cells[2].as_f64().expect("a number");
     assert!(
         (deviation - 100.0 * (8.0_f64 / 3.0).sqrt() / 3.0).abs() < 1e-9,
@@ -206,13 +206,13 @@ fn report_has_threads_and_differences() {
 #[test]
 fn a_time_range_cuts_durations() {
     let made = scripted("main( a b )");
-    // main takes 5 us; the range holds its middle 3.
+    // `main` takes 5 us; the range holds the 3 us in the middle.
     let csv = made.shown("report", "-r 1us~4us --format csv -s func");
     assert_eq!(
         csv,
         "function,function_id,total,self,calls\na,2,1000,1000,1\nb,3,1000,1000,1\nmain,1,3000,1000,1\n"
     );
-    // What ended before it is not in it.
+    // Calls that ended before the range are left out.
     assert_eq!(
         made.shown("report", "-r 3us~ -f none -s func"),
         "  b\n  main\n"
@@ -256,7 +256,7 @@ fn dumps_agree_with_the_trace() {
         made.shown("dump", "--format flame-graph --sample-time 1ns"),
         "main 3000\nmain;a 2000\nmain;a;b 1000\nmain;b 1000\nt 6000\nt;w 4000\n"
     );
-    // What is hidden widens its caller.
+    // A hidden call's time counts for its caller.
     assert_eq!(
         made.shown("dump", "--format flame-graph --sample-time 1ns -D 1"),
         "main 7000\nt 10000\n"

@@ -5,21 +5,21 @@ use dioptra_tracedata::TaskChange;
 use dioptra_tracelayout::SwitchKind::{In, Preempted, Wait};
 use dioptra_tracelayout::directory;
 
-/// Steps are at 1000, 1001, … µs: `main` begins at 1000, `nap` is from 1001 to 1002, `spin` from 1003 to 1004, `main` ends
-/// at 1005.
+/// Makes a trace with steps at 1000, 1001, … µs: `main` begins at 1000, `nap` is from 1001 to 1002, `spin` from 1003 to
+/// 1004, and `main` ends at 1005.
 fn made() -> Made {
     scripted("main( nap spin )").with_switches(&[
-        // Before all calls.
+        // The switch is before all calls.
         (7, 900_000, Wait),
         (7, 950_000, In),
         (7, 1_001_100, Wait),
         (7, 1_001_600, In),
-        // Within `main`, and into `spin`, as a clock that is 50 ns late says.
+        // The switch is within `main`, and ends in `spin` by a clock that is 50 ns late.
         (7, 1_002_850, Preempted),
         (7, 1_003_050, In),
         (7, 1_004_500, Preempted),
         (7, 1_004_700, In),
-        // It ends within main without getting a CPU again.
+        // The thread ends within `main` without getting a CPU again.
         (7, 1_004_900, Wait),
     ])
 }
@@ -59,7 +59,7 @@ fn time_without_a_cpu_is_shown_where_it_passed() {
             "main() {\n  /* linux:schedule (pre-empted) */\n  spin();\n  /* linux:schedule (pre-empted) */\n} /* main */\n",
         ),
         ("-C nap", "main() {\n  nap();\n} /* main */\n"),
-        // It is no library call.
+        // Scheduling is no library call.
         ("-t 400ns --no-libcall", "/* linux:schedule */\n"),
         ("-t 600ns", "main() {\n  nap();\n  spin();\n} /* main */\n"),
         (
@@ -169,13 +169,13 @@ fn a_thread_has_the_name_of_the_time() {
 fn what_becomes_of_threads_is_shown_where_it_happens() {
     let name = |name: &str| TaskChange::Name(name.to_owned());
     let made = made().with_tasks(&[
-        // Not in the order of time.
+        // The changes are not in the order of time.
         (7, 1_005_500, TaskChange::Exit),
         (7, 900_000, TaskChange::New),
         (7, 1_001_300, name("a \"b\"\u{1b}")),
         (7, 1_002_500, name("c")),
         (7, 1_004_950, TaskChange::Exit),
-        // Of a thread without calls.
+        // This thread has no calls.
         (8, 1_001_000, TaskChange::New),
     ]);
     let shown = made.shown("replay", "");
@@ -230,7 +230,7 @@ fn what_becomes_of_threads_is_shown_where_it_happens() {
         .iter()
         .find(|event| event["args"]["comm"] == "a \"b\"\u{1b}");
     assert_eq!(named.expect("a name")["ph"], "i");
-    // They are nobody's calls.
+    // Changes of threads are nobody's calls.
     for command in ["report", "graph"] {
         let shown = made.shown(command, "");
         assert!(!shown.contains("linux:task"), "{shown}");
@@ -281,7 +281,7 @@ fn cpus_are_those_on_which_calls_ran() {
     ] {
         assert_eq!(rows(&format!("-f none -s {key}")), order, "{key}");
     }
-    // What was before the range does not count.
+    // CPUs before the range do not count.
     assert_eq!(
         rows(&format!("{fields} -s func -r 3us~")),
         ["2 0x24 2,5 b", "2 0x24 2,5 c", "2 0x24 2,5 main"]
@@ -289,7 +289,7 @@ fn cpus_are_those_on_which_calls_ran() {
     let csv = made.shown("report", &format!("--format csv {fields} -s func"));
     assert!(csv.starts_with("function,function_id,cpu_count,cpu_mask,cpu_list\n"));
     assert!(csv.contains(",3,0x26,\"1-2,5\"\n"), "{csv}");
-    // When nothing runs, it runs nowhere.
+    // Time in which nothing runs has no CPU.
     assert!(
         csv.contains("linux:schedule,") && csv.contains(",,,\n"),
         "{csv}"

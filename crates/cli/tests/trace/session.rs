@@ -1,4 +1,4 @@
-//! A program in a terminal, and what is on its screen.
+//! A program in a terminal, and the content of its screen.
 
 use rustix::process::{Pid, ioctl_tiocsctty, setsid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What would take longer hangs.
+/// The time after which a program counts as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program in a terminal of its own.
@@ -18,14 +18,14 @@ pub struct Session {
     keyboard: File,
     output: Receiver<Vec<u8>>,
     screen: vt100::Parser,
-    /// The terminal as the program has it.
+    /// The terminal's line, as the program has it.
     line: File,
     before: Termios,
     pub child: Child,
 }
 
 impl Session {
-    /// Starts a program there.
+    /// Starts a program in a terminal of this size.
     pub fn start(mut command: Command, rows: u16, columns: u16) -> Session {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("its other end");
@@ -79,14 +79,14 @@ impl Session {
         }
     }
 
-    /// Types.
+    /// Types keys.
     pub fn press(&mut self, keys: &str) {
         self.keyboard
             .write_all(keys.as_bytes())
             .expect("it takes keys");
     }
 
-    /// Waits until the screen is as wanted.
+    /// Waits until the screen meets a condition.
     pub fn wait(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
         let start = Instant::now();
         while !is_so(self.screen.screen()) {
@@ -110,7 +110,7 @@ impl Session {
         resize(&self.line, rows, columns);
     }
 
-    /// The lines on the screen between the heading and the footer.
+    /// Returns the lines on the screen between the heading and the footer.
     pub fn lines(&self) -> Vec<String> {
         let contents = self.screen.screen().contents();
         let lines: Vec<String> = contents
@@ -122,7 +122,7 @@ impl Session {
         filled.cloned().collect()
     }
 
-    /// Whether the terminal echoes lines, as it did before.
+    /// Returns true if the terminal echoes lines, as it did before.
     pub fn is_restored(&self) -> bool {
         let now = tcgetattr(&self.line).expect("its state");
         let modes = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
@@ -132,12 +132,12 @@ impl Session {
         same && now.local_modes.contains(modes)
     }
 
-    /// The program's process.
+    /// Returns the program's process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Waits for the program's end, and sees that the terminal is as it was.
+    /// Waits for the program's end, and checks that the terminal is as it was.
     pub fn end(mut self) -> ExitStatus {
         let start = Instant::now();
         let status = loop {
@@ -157,7 +157,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // After a failure nothing shall stay; it has ended otherwise.
+        // After a failure no process may stay; otherwise the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

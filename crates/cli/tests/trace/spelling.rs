@@ -27,7 +27,7 @@ fn options_have_all_their_spellings() {
         "--depth=2",
         "--dep 2",
         "--dept=2",
-        // Of what is given twice the later one holds.
+        // The later of two values holds.
         "-D 1 -D 2",
         "--no-comment --no-comment --task-newl --color yes --color=no -D 2 --no-pager",
     ] {
@@ -38,7 +38,7 @@ fn options_have_all_their_spellings() {
             "{arguments}"
         );
     }
-    // Which one is meant cannot be known.
+    // The abbreviation is ambiguous.
     let ambiguous = made.run("replay", "--no");
     assert_eq!(ambiguous.status.code(), Some(2));
     assert!(errors(&ambiguous).contains("--no"));
@@ -126,7 +126,7 @@ fn options_of_other_commands_are_taken_and_told() {
     for silent in ["--color", "--no-pager"] {
         assert!(!told.contains(silent), "{told}");
     }
-    // Its own are its own.
+    // The command's own options cause no message.
     assert_eq!(errors(&made.run("report", "--sort self --task")), "");
     let unknown = made.run("report", "--bogus");
     assert_eq!(unknown.status.code(), Some(2));
@@ -199,7 +199,7 @@ fn the_traced_command_comes_from_a_file_or_the_command_line() {
         status(&["record", "--opt-file", file, "sh", "-c", "exit 4"]),
         Some(4)
     );
-    // What stands behind the command is the command's.
+    // Words behind the command belong to the command.
     assert_eq!(
         status(&["record", "-q", "sh", "-c", "exit 5", "--opt-file=nothing"]),
         Some(5)

@@ -7,14 +7,14 @@ use dioptra_tracelayout::SwitchKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Threads, each with what it did; context switches: thread, time, kind; and what became of threads.
+/// Threads, each with its steps; context switches: thread, time, kind; and changes of threads: thread, time, change.
 type Recorded = (
     Vec<(u32, Vec<Step>)>,
     Vec<(u32, u64, SwitchKind)>,
     Vec<(u32, u64, TaskChange)>,
 );
 
-/// What uftrace recorded of a program.
+/// Returns the content of uftrace's recording of a program.
 fn recorded(data: &Path) -> Recorded {
     let output = Command::new("uftrace")
         .args(["dump", "--no-pager", "-d"])
@@ -66,7 +66,7 @@ fn recorded(data: &Path) -> Recorded {
     (threads, switches, changes(data))
 }
 
-/// What became of threads: only these lines have their names.
+/// Returns the changes of threads, from the flat view, whose lines are the only ones with the threads' names.
 fn changes(data: &Path) -> Vec<(u32, u64, TaskChange)> {
     let flat = uftrace("replay", data, "--flat --event-full");
     let change = |line: &str| {
@@ -115,7 +115,8 @@ struct Recording {
 }
 
 impl Recording {
-    /// A command shows the same of both; of long texts the first line that differs is told. Returns it.
+    /// Checks that a command shows the same for both recordings; in long texts the first different line is printed.
+    /// Returns the text.
     fn compare(&self, command: &str, options: &str) -> String {
         let theirs = uftrace(command, &self.data, options);
         let ours = ours(&self.made, command, options);
@@ -198,7 +199,7 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
         "-H a -s func",
         "-D 2 -s func",
         "-F main -D 2 -s func",
-        // Its self times contain calls that are too short to be shown, unlike those hidden otherwise.
+        // uftrace's self times contain calls that are too short to be shown, unlike calls hidden otherwise.
         "-t 1ms -s func -f total,call",
     ] {
         recording.compare("report", options);
@@ -247,7 +248,7 @@ fn threads_are_shown_as_uftrace_shows_them() {
 #[test]
 fn scheduling_is_shown_as_uftrace_shows_it() {
     let recording = or_skip!(recording(&["sleeps", "40"], &[], &[]));
-    // Of calls whose scheduling is not shown it makes two lines.
+    // Where scheduling is hidden, uftrace shows a call around it in two lines.
     for options in ["", "--no-merge", "-F doze", "--no-merge --no-sched"] {
         let theirs = recording.compare("replay", options);
         let is_there = theirs.contains("linux:sched");

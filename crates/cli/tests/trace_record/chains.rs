@@ -1,4 +1,5 @@
-//! Who follows frame pointers sees through the tracer: the program itself, kernels for call chains, and reports of those.
+//! Followers of frame pointers see through the tracer: the program itself, kernels for call chains, and reports of
+//! those.
 
 use super::debuggers::attach;
 use super::{calls, dioptra, text};
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Ways to make functions traceable, and what tracing them takes.
+/// Ways to make functions traceable, and the options that tracing them takes.
 const METHODS: [(&[&str], &[&str]); 4] = [
     (&[], &["-P", "."]),
     (&["-fpatchable-function-entry=5"], &[]),
@@ -59,7 +60,7 @@ const OWN: [&str; 5] = ["work", "one", "other", "work_rounds", "main"];
 /// Weights of stacks, the innermost function first.
 type Stacks = BTreeMap<Vec<String>, u64>;
 
-/// Those of samples in `work`, as perf shows them: functions of the program only.
+/// Returns the stacks of samples in `work`, as perf shows them: functions of the program only.
 fn by_perf(file: &Path) -> Result<Stacks, Skip> {
     let perf = programs::need_tool("perf")?;
     let shown = Command::new(perf)
@@ -81,7 +82,8 @@ fn by_perf(file: &Path) -> Result<Stacks, Skip> {
     Ok(stacks)
 }
 
-/// Those of samples in `work`, as our report shows them, all functions; and whether it tells of a fact.
+/// Returns the stacks of samples in `work`, as our report shows them, with all functions; and whether the report has a
+/// fact.
 fn by_us(file: &Path, fact: &str) -> (Stacks, bool) {
     let shown = Command::new(env!("CARGO_BIN_EXE_dioptra"))
         .args(["report", "--tree", "callees", "--percent-limit", "0"])
@@ -113,7 +115,7 @@ fn by_us(file: &Path, fact: &str) -> (Stacks, bool) {
     (stacks, !json["facts"][fact].is_null())
 }
 
-/// The stacks that are more than a sample or two taken where a frame begins or ends.
+/// Returns the stacks without the rare ones: a sample or two may be taken where a frame begins or ends.
 fn ordinary(stacks: &Stacks) -> BTreeSet<Vec<String>> {
     let all: u64 = stacks.values().sum();
     let ordinary = stacks.iter().filter(|(_, weight)| **weight * 20 > all);
@@ -178,8 +180,8 @@ fn call_chains_of_traced_programs_are_those_of_others() {
     }
 }
 
-/// Steps through a call of `caller`, and looks at all frames each time: how many steps were in frames below it, and what was
-/// wrong.
+/// A script of gdb that steps through a call of `caller` and looks at all frames after each step. The script prints the
+/// number of steps in frames below `caller`, and the mistakes.
 const STEPS: &str = r#"
 import gdb
 gdb.execute("set var go = 1")
@@ -214,7 +216,7 @@ fn every_instruction_of_a_traced_call_has_its_callers() {
     or_skip!(programs::need_tool("gdb"));
     // With the system's clock the hooks leave all to the runtime.
     let by_runtime: (&[&str], &[&str]) = (&[], &["-P", ".", "--clock", "mono"]);
-    // Calls that are counted, and left out.
+    // The rules count calls, and leave some out.
     let sampled: [(&[&str], &[&str]); 2] = [
         (&[], &["-P", ".", "-T", ".@sample=3"]),
         (
@@ -225,7 +227,7 @@ fn every_instruction_of_a_traced_call_has_its_callers() {
     for (flags, options) in METHODS.iter().copied().chain([by_runtime]).chain(sampled) {
         for frame in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
             if flags.contains(&"-pg") && frame == "-fomit-frame-pointer" {
-                // The compiler does not have that.
+                // The compiler does not have this combination of flags.
                 continue;
             }
             let program = or_skip!(

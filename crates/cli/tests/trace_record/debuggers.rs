@@ -1,5 +1,5 @@
-//! Programs that a debugger runs while they are traced: breakpoints hold, call stacks are whole, the program does what it
-//! does, and what is not traced because of breakpoints is told.
+//! Programs that a debugger runs while they are traced: breakpoints hold, call stacks are whole, the program behaves as
+//! without a tracer, and a message names the functions that are not traced because of breakpoints.
 
 use super::plain::calls;
 use super::{five, text};
@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What gdb says that is recorded, or that records, with some commands; `None` if it may not run a program. A debugger that
-/// waits forever is ended.
+/// Returns gdb's output for some commands, with gdb either recorded or recording; `None` if gdb may not run a program.
+/// A debugger that waits forever is ended.
 fn run(words: &[&str], commands: &[&str], program: &[&str], folder: &Path) -> Option<String> {
     let mut run = Command::new("timeout");
     run.args(["-k", "5", "100"]).args(words);
@@ -34,8 +34,8 @@ fn run(words: &[&str], commands: &[&str], program: &[&str], folder: &Path) -> Op
     Some(said.replace("warning: Source file is more recent than executable.", ""))
 }
 
-/// Records with `options` a program that prints its pid and waits, and attaches gdb with `commands` to it: what gdb says;
-/// `None` if it may not attach. The signal ends the program, unless gdb did.
+/// Records with `options` a program that prints its pid and waits, and attaches gdb with `commands` to it. Returns
+/// gdb's output; `None` if gdb may not attach. The signal ends the program, unless gdb did.
 pub fn attach(
     options: &[&str],
     program: &Path,
@@ -88,7 +88,7 @@ fn record(patterns: &str) -> [&str; 7] {
     ]
 }
 
-/// The functions of the call stacks that were shown.
+/// Returns the functions of the call stacks that were shown.
 fn frames(said: &str) -> Vec<&str> {
     let is_name = |word: &&str| matches!(*word, "a" | "b" | "c" | "main" | "dioptra_thunks");
     let lines = said.lines().filter(|line| line.starts_with('#'));
@@ -103,7 +103,7 @@ fn a_traced_debugger_runs_a_traced_program() {
     for (flags, thunks) in [
         (&["-pg", "-mfentry"][..], true),
         (&["-fpatchable-function-entry=5"], true),
-        // Here the breakpoint's place would be in the middle of a jump.
+        // With these flags the breakpoint would lie in the middle of the patched jump.
         (&["-O0"], false),
     ] {
         let program = or_skip!(five(flags));

@@ -1,5 +1,5 @@
-//! Programs that bring something of their own along that a tracer can be in the way of: sanitizers, system call filters, tasks
-//! that share memory, unwinders. They run as they do without the tracer, and are traced, or a note says why not.
+//! Programs with parts that a tracer can disturb: sanitizers, system call filters, tasks that share memory, unwinders.
+//! They run as they do without the tracer. They are traced, or a note gives the reason why not.
 
 use super::debuggers::attach;
 use super::plain::calls;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs a command that is ended if it hangs.
+/// Runs a command, and ends it if it hangs.
 fn run(words: &[&str], folder: &Path) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "100"]).args(words);
@@ -137,7 +137,7 @@ fn a_sanitizer_that_insists_on_being_first_is_told_not_to() {
         &["-O1", "-g", "-fsanitize=address"]
     ));
     let program = program.to_str().unwrap();
-    // Whatever options the program that executes it gives it, or none.
+    // The program that executes this one may set the sanitizer's options, or clear the environment.
     for (script, output) in [
         ("\"$0\"; true", "684\n"),
         // The sanitizer ends the program before its output is written.
@@ -202,7 +202,7 @@ fn programs_forbid_themselves_system_calls() {
             );
             assert_eq!(is_told, is_confined, "{flags:?} {how}: {told}");
             let before = match how {
-                // The other thread's calls until its memory for records was full.
+                // The other thread's calls are recorded until its memory for records is full.
                 "tsync" => leaves >= 1000,
                 _ if is_confined => leaves == 1000,
                 _ => leaves == 203_000,
@@ -243,7 +243,7 @@ fn tasks_that_share_their_creators_memory_are_not_recorded() {
         assert_eq!(text(&recorded.stdout), "20\n", "{flags:?}: {told}");
         let said = "recorded without a thread, from where that made a task that shares its thread-local memory";
         assert!(told.contains(said), "{flags:?}: {told}");
-        // Other threads are.
+        // Other threads are recorded.
         let found = calls(folder.path());
         assert_eq!(found["leaf"], 2000, "{flags:?}: {told}");
         assert_eq!(
@@ -279,7 +279,7 @@ fn errors_pass_through_traced_functions_of_luajit() {
                 text(&plain.stdout),
                 "{options:?}: {told}"
             );
-            // The calls of errors in loops, of comparisons, of functions that call back, and of look-ups.
+            // The counts are calls of errors in loops, of comparisons, of functions that call back, and of look-ups.
             let counted: u64 = calls(folder.path()).values().sum();
             assert!(counted > 10_000, "{options:?}: {told}");
         }
@@ -393,7 +393,7 @@ fn exceptions_of_llvms_unwinder_pass_through_traced_functions() {
             let recorded = record(&["-P", "."], &words, folder.path());
             let told = text(&recorded.stderr);
             assert!(recorded.status.success(), "{unwinder:?} {flags:?}: {told}");
-            // The program's own count of its calls.
+            // The program's own count of its calls is expected.
             let log = text(&recorded.stdout);
             let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
             for name in log.lines().filter_map(|line| line.strip_prefix('+')) {
@@ -412,7 +412,7 @@ fn exceptions_of_llvms_unwinder_pass_through_traced_functions() {
 
 #[test]
 fn landing_pads_of_guarded_branches_stay_where_they_are() {
-    // It reads the code of the running program.
+    // gdb reads the code of the running program.
     or_skip!(programs::need_tool("gdb"));
     for flags in [
         &["-O1", "-g"][..],
@@ -435,7 +435,7 @@ fn landing_pads_of_guarded_branches_stay_where_they_are() {
         };
         let starts = seen.lines().filter(|line| line.contains(">:\tendbr64"));
         assert_eq!(starts.count(), functions.len(), "{flags:?}: {seen}");
-        // What follows leads to the tracer.
+        // The jump behind the landing pad leads to the tracer.
         let jumps = seen.lines().filter(|line| line.contains(">:\tjmp "));
         assert!(jumps.count() > 1, "{flags:?}: {seen}");
     }

@@ -1,4 +1,4 @@
-//! Calls of library functions that pass by the procedure linkage table: they are found where they are made.
+//! Calls of library functions that bypass the procedure linkage table: the tracer finds them at their callers.
 
 use super::plain::{by_callgrind, callgrind, calls};
 use super::{dioptra, text};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const ROUNDS: u64 = 9;
 
-/// What is called so often by `trace-imports`.
+/// The functions that `trace-imports` calls, each with its number of calls.
 const CALLS: &[(&str, u64)] = &[
     ("rand_r", ROUNDS),
     ("strtoul", ROUNDS),
@@ -22,7 +22,7 @@ const CALLS: &[(&str, u64)] = &[
     ("__cxa_end_catch", 2 * ROUNDS),
     ("getpgrp", 2 * ROUNDS),
     ("printf", 1),
-    // Its own, beside them.
+    // The program's own functions, beside the imported ones.
     ("early", ROUNDS + 1),
     ("throws", 2 * ROUNDS),
     ("is_same", ROUNDS),
@@ -38,7 +38,7 @@ fn imports(compiler: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// The functions of which some calls can't be seen, as it is told.
+/// Returns the functions some of whose calls the tracer cannot see, from its message.
 fn through_registers(told: &str) -> Vec<String> {
     let Some((before, _)) = told.split_once(") go through registers") else {
         return Vec::new();
@@ -153,7 +153,7 @@ fn calls_that_return_twice_or_look_at_their_caller_are_shown() {
             !levels.contains("vfork") && levels.contains("child();"),
             "{levels}"
         );
-        // As large as an entry of the linkage table.
+        // Library functions are as large as an entry of the linkage table: 16 bytes.
         assert!(live(&["-Z", "16"]).contains("dlopen"), "{flags:?}");
         let large = live(&["-Z", "17"]);
         assert!(

@@ -1,4 +1,4 @@
-//! `dioptra trace record` and `dioptra trace COMMAND`, from compiled programs to what is shown of them.
+//! `dioptra trace record` and `dioptra trace COMMAND`, from compiled programs to the commands' output.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -58,7 +58,7 @@ const WHOLE: &str =
     "a() {\n  b() {\n    c() {\n      getpid();\n    } /* c */\n  } /* b */\n} /* a */\n";
 const BELOW: &str = "b() {\n  c() {\n    getpid();\n  } /* c */\n} /* b */\n";
 
-/// In `main`.
+/// Returns a text with the indentation of calls in `main`.
 fn in_main(text: &str) -> String {
     let lines: String = text.lines().map(|line| format!("  {line}\n")).collect();
     format!("main() {{\n{lines}}} /* main */\n")
@@ -147,7 +147,7 @@ fn live_shows_as_replay_does() {
         "{}",
         text(&flat.stdout)
     );
-    // What can't be is told before the program runs.
+    // A wrong argument is refused before the program runs.
     let wrong = live("-f speed");
     assert_eq!(wrong.status.code(), Some(2));
     assert!(wrong.stdout.is_empty(), "{}", text(&wrong.stdout));
@@ -320,7 +320,7 @@ fn functions_are_called_as_often_as_gcov_says() {
     }
 }
 
-/// How often functions were executed, by name.
+/// Returns the numbers of executions of functions, by name.
 fn by_gcov(folder: &Path) -> BTreeMap<String, u64> {
     let is_data = |path: &PathBuf| path.extension().is_some_and(|word| word == "gcda");
     let mut files = std::fs::read_dir(folder).unwrap().flatten();
@@ -342,7 +342,7 @@ fn by_gcov(folder: &Path) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Calls by function, from a report.
+/// Returns calls by function, from a report.
 fn calls(csv: &str) -> BTreeMap<String, u64> {
     let mut lines = csv.lines();
     let columns: Vec<&str> = lines.next().unwrap().split(',').collect();

@@ -1,4 +1,4 @@
-//! Patterns and the names of C++ functions; what `-P` adds to functions that a compiler has prepared.
+//! Patterns and the names of C++ functions; the functions that `-P` adds to those that a compiler has prepared.
 
 use super::{dioptra, text};
 use dioptra_testprograms::{Language, Program, Skip, need_tool, or_skip};
@@ -38,7 +38,7 @@ fn entered(shown: &str) -> Vec<String> {
     let lines = lines.filter(|line| !line.starts_with('}') && !line.starts_with('#'));
     let name = |line: &str| line.trim_end_matches([' ', '{', ';', '(', ')']).to_owned();
     let names = lines.map(name);
-    // What starts and ends programs.
+    // Functions that start and end programs are left out.
     let is_own = |name: &String| !name.starts_with("__") && !name.starts_with("/*");
     names
         .filter(is_own)
@@ -59,7 +59,7 @@ const ALL: [&str; 6] = [
 const NO_CONSTRUCTOR: &[&str] = &["main", "ns::A::bar2", "ns::tw", "ns::tw", "leaf"];
 const NO_BAR: &[&str] = &["main", "ns::A::A", "ns::tw", "ns::tw", "leaf"];
 
-/// Options, what they show, and whether uftrace knows these names, too.
+/// Options, the functions that they show, and whether uftrace knows these names, too.
 const CASES: [(&[&str], &[&str], bool); 12] = [
     (&["-F", "bar2$"], BAR, true),
     (&["-F", "^ns::A::bar2$"], BAR, true),
@@ -215,7 +215,7 @@ fn source_lines_are_those_of_declarations() {
         };
         uftrace(&record);
         let theirs = uftrace(&["report", "--srcline", "-d", "theirs"]);
-        // Of definitions outside of classes it has the first instruction's line, of instances of templates none.
+        // uftrace gives definitions outside of classes the first instruction's line, and instances of templates none.
         let (_, line) = LINES[2];
         let row = theirs.lines().find(|row| row.contains("  main "));
         let is_same = row.is_some_and(|row| row.ends_with(&format!(":{line}]")));
@@ -226,7 +226,7 @@ fn source_lines_are_those_of_declarations() {
 #[test]
 fn patterns_of_patches_match_these_names_too() {
     let folder = tempfile::tempdir().unwrap();
-    // Optimized, one of the functions is too short to be patched.
+    // In an optimized program one of the functions is too short to be patched.
     let program = or_skip!(build(folder.path(), &["-O0"]));
     let program = program.to_str().unwrap();
     for (pattern, expected) in [
@@ -274,7 +274,7 @@ fn patches_are_added_to_functions_that_call_the_tracer() {
         ),
     ];
     let has_uftrace = need_tool("uftrace").is_ok();
-    // What calls the tracer in any case, and what has space for a hook.
+    // With some flags each function calls the tracer in any case, with others it only has space for a hook.
     for (flags, always) in [
         ("-pg", true),
         ("-finstrument-functions", true),
@@ -288,7 +288,7 @@ fn patches_are_added_to_functions_that_call_the_tracer() {
             let live = dioptra(&[patches, &options].concat(), folder.path());
             let (shown, told) = (text(&live.stdout), text(&live.stderr));
             assert_eq!(entered(&shown), expected, "{flags} {patches:?}: {told}");
-            // uftrace shows what is instrumented and patched twice.
+            // uftrace shows functions twice that are both instrumented and patched.
             if has_uftrace && (flags != "-finstrument-functions" || patches == ["-P", "nosuch"]) {
                 let options = ["--no-event", "--no-pager", "-f", "none", "./m"];
                 let mut command = Command::new("uftrace");
@@ -303,7 +303,8 @@ fn patches_are_added_to_functions_that_call_the_tracer() {
     }
 }
 
-/// A table of functions that was cut gives nobody another one's name: calls of lost functions are no events of the kernel.
+/// A table of functions that was cut gives no function another one's name: calls of lost functions are no kernel
+/// events.
 #[test]
 fn a_cut_table_of_functions_gives_no_wrong_names() {
     let folder = tempfile::tempdir().unwrap();

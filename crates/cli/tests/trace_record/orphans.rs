@@ -1,4 +1,4 @@
-//! Programs whose recorder is killed: they go on as if nothing had happened, and what was written until then can be read.
+//! Programs whose recorder is killed: they go on undisturbed, and the records written until then can be read.
 
 use super::plain::calls;
 use dioptra_testprograms::{Language, Program, or_skip};
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How often `fib(20)` calls itself, with the first call.
+/// The number of calls of `fib` in `fib(20)`, the first call included.
 const CALLS: u64 = 21_891;
 
 #[test]
@@ -47,7 +47,7 @@ fn a_program_goes_on_when_its_recorder_is_killed() {
         let mut first = String::new();
         output.read_line(&mut first).unwrap();
         assert_eq!(first, "6765\n", "{flags:?}");
-        // Its full chunks are written soon.
+        // The program's full chunks are written soon.
         let records = folder.path().join("dioptra.trace/records");
         let records = || std::fs::metadata(&records).map_or(0, |metadata| metadata.len());
         while records() == 0 {
@@ -77,7 +77,7 @@ fn what_every_thread_had_finished_can_be_read() {
             .flags(["-O1", "-g", "-pthread", "-pg", "-mfentry"])
             .build()
     );
-    // The program's status comes to us when its recorder is gone.
+    // The program's status comes to the test when the recorder is gone.
     // SAFETY: numbers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
     for on_full in ["block", "drop"] {
@@ -96,7 +96,7 @@ fn what_every_thread_had_finished_can_be_read() {
         let mut pid = String::new();
         output.read_line(&mut pid).unwrap();
         let pid: i32 = pid.trim_end().parse().unwrap();
-        // Its full chunks, two of each thread, are written soon.
+        // The program's full chunks, two of each thread, are written soon.
         let records = folder.path().join("dioptra.trace/records");
         let records = || std::fs::metadata(&records).map_or(0, |metadata| metadata.len());
         while records() < THREADS * 2 * (63 << 10) {
@@ -162,7 +162,7 @@ fn a_program_whose_recorder_is_killed_before_it_answers_runs_untraced() {
     let mut output = BufReader::new(recorder.stdout.take().unwrap());
     let mut pid = String::new();
     output.read_line(&mut pid).unwrap();
-    // The recorder answers nobody from now on: programs that are executed wait for it.
+    // From now on the stopped recorder answers nobody: programs that are executed wait for it.
     let recorder_pid = i32::try_from(recorder.id()).unwrap();
     // SAFETY: our child, which was not waited for.
     assert_eq!(unsafe { libc::kill(recorder_pid, libc::SIGSTOP) }, 0);

@@ -1,4 +1,5 @@
-//! Programs and folders where the tracer's file can't be loaded from: it is loaded from elsewhere, or the user is told.
+//! Programs and folders from which the tracer's file can't be loaded: it is loaded from elsewhere, or a message says
+//! why not.
 
 use super::{DIOPTRA, five, text};
 use dioptra_testprograms::{self as programs, Skip, or_skip};
@@ -9,7 +10,7 @@ use std::process::Command;
 
 const NOBODY: u32 = 65534;
 
-/// What a command says that is executed in a shell, with `$0` and `$1` as given.
+/// Returns the output of a script that a shell executes, with `$0` and `$1` as given.
 fn said(script: &str, words: [&str; 2], folder: &Path) -> String {
     let mut command = Command::new("sh");
     command.args(["-c", script]).args(words);
@@ -61,7 +62,7 @@ fn a_cache_folder_without_execution_is_not_used() {
             .then_some(())
             .ok_or_else(|| Skip::new("can't mount anything"))
     );
-    // The second folder is used, and where that does not allow it either, it is said.
+    // The second folder is used; a message says so where that one does not allow it either.
     assert!(said.contains("functions patched: "), "{said}");
     assert!(said.contains("(noexec)"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! Programs and libraries that no compiler has prepared are patched, all of them: they do what they did, and calls are
-//! counted as others count them.
+//! Programs and libraries that no compiler has prepared are patched as a whole: they behave as before, and calls are
+//! counted as other tools count them.
 
 use super::debuggers::attach;
 use super::{dioptra, text};
@@ -291,7 +291,7 @@ fn profiles_of_traced_programs_say_where_callers_are_hidden() {
             let report: serde_json::Value = serde_json::from_slice(&shown).unwrap();
             let told = run(folder.path(), &["report", "--children"]);
             let told = text(&told.stdout) + &text(&told.stderr);
-            // Frame pointers lead to the callers, copies of the stack do not.
+            // Frame pointers lead to the callers; copies of the stack do not.
             for (fact, words, is_so) in [
                 (
                     "traced_chains",
@@ -306,7 +306,7 @@ fn profiles_of_traced_programs_say_where_callers_are_hidden() {
             ] {
                 let count = &report["facts"][fact]["value"];
                 let through = &report["facts"]["through_tracer"]["value"];
-                // What was taken in the tracer before there were callers has none.
+                // Samples taken in the tracer before there were callers have no callers.
                 let few = through.as_u64().unwrap_or(0) / 20;
                 let is_told = count.as_u64().is_some_and(|count| count > few);
                 assert_eq!(is_told, is_so, "{graph} {fact} {count}: {told}");
@@ -322,8 +322,8 @@ fn profiles_of_traced_programs_say_where_callers_are_hidden() {
     }
 }
 
-/// Compares what a recording counts with what callgrind does, in modules whose paths contain a word, for functions that
-/// both know; which they are.
+/// Compares a recording's counts with callgrind's, in modules whose paths contain a word, for functions that both know.
+/// Returns these functions.
 fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeMap<String, u64> {
     let folder = tempfile::tempdir().unwrap();
     let counted = folder.path().join("counted");
@@ -354,8 +354,8 @@ pub fn callgrind(command: &[&str], file: &Path) -> Output {
         .unwrap()
 }
 
-/// How often functions of a module were called, by a module or by any, from callgrind's file (its format: valgrind's
-/// manual).
+/// Returns the number of calls of each function of a module, by one module or by any, from callgrind's file (its
+/// format: valgrind's manual).
 pub fn by_callgrind(file: &Path, module: &str, by: Option<&str>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let (mut here, mut called_module, mut called) = ("", None, "");

@@ -51,11 +51,11 @@ fn a_compiler_and_all_that_it_starts_do_what_they_did() {
         ("25\n", Some(7))
     );
     let info = text(&dioptra(&["info"], folder.path()).stdout);
-    // The driver, the compiler, the assembler, and what calls the linker.
+    // The driver runs the compiler, the assembler, and the program that calls the linker.
     for image in ["cc1)", "as)", "collect2)"] {
         assert!(info.contains(image), "{image}: {info}");
     }
-    // A program that does not compile: its status, and what it says.
+    // The program does not compile; its status and its messages are compared.
     std::fs::write(folder.path().join("sum.c"), "int sum(").unwrap();
     let plain = run("gcc", &compile, folder.path());
     let traced = dioptra(&record, folder.path());
@@ -73,7 +73,7 @@ fn a_compilers_functions_are_called_as_often_as_callgrind_says() {
     };
     let folder = tempfile::tempdir().unwrap();
     let (source, counted) = (folder.path().join("sum.c"), folder.path().join("counted"));
-    // Without headers, for valgrind's sake.
+    // The source has no headers, for valgrind's sake.
     std::fs::write(&source, "int square(int x) { return x * x; }\n#if 1 + 1 == 2\n#define A(x) x\nint a = A(1);\n#endif\n").unwrap();
     let made = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let command = |to: &str| {
@@ -92,7 +92,7 @@ fn a_compilers_functions_are_called_as_often_as_callgrind_says() {
     let read = |name| std::fs::read_to_string(made(name)).unwrap();
     assert_eq!(read("traced.s"), read("plain.s"), "{told}");
     let (expected, found) = (by_callgrind(&counted, "cc1", None), calls(folder.path()));
-    // What parses does the same in each run; how often memory is asked for depends on where it lies.
+    // The parser does the same in each run; the number of allocations depends on addresses.
     let is_sure = |name: &str| name.starts_with("_cpp_") && !name.contains("alloc");
     let same: Vec<&String> = expected
         .keys()
@@ -142,7 +142,7 @@ fn rules_leave_functions_without_names_where_they_are() {
     ] {
         assert_eq!(record(rules), all, "{rules:?}");
     }
-    // They can be asked for by the name that stands for them.
+    // These functions can be asked for by the name that stands for them.
     let pattern = format!("^{}$", hidden.replace('+', "."));
     let one = record(&["-F", &pattern, "-D", "1"]);
     assert_eq!(one.keys().collect::<Vec<_>>(), [hidden]);

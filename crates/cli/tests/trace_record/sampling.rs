@@ -1,4 +1,4 @@
-//! What is sampled while a program runs: counted exactly, whatever becomes of threads, and scaled back.
+//! Sampling of calls while a program runs: calls are counted exactly, however threads end, and scaled back.
 
 use crate::{METHODS, dioptra, text};
 use dioptra_testprograms::{Language, Program, Skip, or_skip};
@@ -26,7 +26,7 @@ fn record(program: &Path, case: &str, rules: &str, folder: &Path) {
     assert_eq!(output.status.code(), Some(expected), "{told}");
 }
 
-/// What was counted: the name of the function by its id, and for each stream and function the numbers.
+/// Returns the counts of each stream, by the function's id: calls that were seen and calls that were shown.
 fn counted(folder: &Path) -> Vec<BTreeMap<u64, (u64, u64)>> {
     let journal = folder.join("dioptra.trace/journal.jsonl");
     let journal = std::fs::read_to_string(journal).unwrap();
@@ -43,7 +43,7 @@ fn counted(folder: &Path) -> Vec<BTreeMap<u64, (u64, u64)>> {
     journal.lines().filter_map(of_line).collect()
 }
 
-/// Of a single sampled function: the streams' numbers.
+/// Returns the sorted counts of all streams and functions, for traces of a single sampled function.
 fn numbers(folder: &Path) -> Vec<(u64, u64)> {
     let counted = counted(folder);
     let mut numbers: Vec<_> = counted.iter().flat_map(BTreeMap::values).copied().collect();
@@ -51,7 +51,7 @@ fn numbers(folder: &Path) -> Vec<(u64, u64)> {
     numbers
 }
 
-/// A column of the report by function: values and their errors.
+/// Returns a column of the report by function: values and their errors.
 fn report(folder: &Path, column: &str) -> BTreeMap<String, (f64, f64)> {
     let output = dioptra(&["report", "--format", "json"], folder);
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -67,7 +67,7 @@ fn report(folder: &Path, column: &str) -> BTreeMap<String, (f64, f64)> {
     .collect()
 }
 
-/// How many calls of a function were recorded.
+/// Returns the number of recorded calls of a function.
 fn recorded(folder: &Path, name: &str) -> u64 {
     let output = dioptra(&["replay", "-f", "none"], folder);
     let shown = text(&output.stdout);
@@ -84,7 +84,7 @@ fn executions_are_counted_in_each_thread_whatever_ends_it() {
             ("threads", "-T f@sample=7", vec![(1000, 142); 20]),
             ("killed", "-F f@sample=100", vec![(1003, 10)]),
             ("killed", "-T g@sample=100", vec![(2006, 20)]),
-            // Nothing is recorded, and counted nevertheless.
+            // No call is recorded, but all are counted.
             ("killed", "-F f@sample=5000", vec![(1003, 0)]),
             ("forked", "-F f@sample=10", vec![(17, 1), (28, 2)]),
             ("forked", "-T g@sample=10", vec![(34, 3), (56, 5)]),
@@ -115,7 +115,7 @@ fn threads_beyond_those_that_can_count_are_told() {
     let told = "88 threads beyond those that can count at a time";
     let said = text(&output.stderr);
     assert!(said.contains(told), "{said}");
-    // All are sampled in the same way; 512 of the 600 threads are counted.
+    // All threads are sampled in the same way; 512 of the 600 threads are counted.
     assert_eq!(numbers(folder.path()), [(100, 14); 512]);
     assert_eq!(recorded(folder.path(), "f"), 600 * 14);
     let said = text(&dioptra(&["report"], folder.path()).stderr);
@@ -130,7 +130,7 @@ fn reports_scale_what_was_recorded_to_what_was_counted() {
 }
 
 fn scales(program: &Path) {
-    // Calls of f, of g and of h.
+    // Expected are calls of f, of g and of h.
     for (rule, expected) in [
         ("-F f@sample=100", [20_000.0, 40_000.0, 40_000.0]),
         ("-F f@sample=1/100", [20_000.0, 40_000.0, 40_000.0]),
@@ -151,7 +151,7 @@ fn scales(program: &Path) {
         let calls = report(folder.path(), "calls");
         for (name, expected) in ["f", "g", "h"].iter().zip(expected) {
             let (value, _) = calls[*name];
-            // What is counted is exact, and so is what each execution of f calls.
+            // The count of executions of f is exact, and so is the number of calls that each execution makes.
             assert!((value - expected).abs() < 1.0, "{rule}: {name} {value}");
             assert_eq!(value, value.round(), "{rule}: {name} {value}");
         }
@@ -162,7 +162,7 @@ fn scales(program: &Path) {
 #[test]
 fn threads_in_which_nothing_was_chosen_are_in_the_estimates() {
     let program = or_skip!(program(&["-fpatchable-function-entry=5"]));
-    // Of 20 threads with 1,000 calls each, about half have no chosen one.
+    // About half of the 20 threads with 1,000 calls each have no chosen call.
     for rule in ["-F f@sample=1/1500", "-T f@sample=1/1500"] {
         let folder = tempfile::tempdir().unwrap();
         record(&program, "threads", rule, folder.path());
@@ -216,7 +216,7 @@ fn what_was_sampled_is_told() {
         ),
         "{told}"
     );
-    // Rules that ask for more than a call's place are left to readers, and that is told.
+    // Readers apply rules that depend on more than a call's place, and a message says so.
     let arguments = [
         "record",
         "--no-sched",

@@ -1,9 +1,9 @@
-//! Scheduling, against what the kernel counts of a program that sleeps.
+//! Scheduling, compared with the kernel's counts for a program that sleeps.
 
 use super::{calls, dioptra, text};
 use dioptra_testprograms::{Language, Program, or_skip, skip};
 
-/// Numbers of functions by name, of a column of a report.
+/// Returns the numbers of functions by name, of a column of a report.
 fn column(csv: &str, wanted: &str) -> std::collections::BTreeMap<String, u64> {
     let mut lines = csv.lines();
     let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -20,7 +20,7 @@ fn column(csv: &str, wanted: &str) -> std::collections::BTreeMap<String, u64> {
 const CALLERS: &str = r#"#include <pthread.h>
 static __attribute__((noinline)) void tiny(void) { __asm__ volatile(""); }
 static void *work(void *arg) {
-  for (int i = 0; i < 100000; i++) tiny();
+  for (int i = 0; i < 500000; i++) tiny();
   return arg;
 }
 int main(void) {
@@ -90,7 +90,7 @@ fn sleeps_are_as_many_and_as_long_as_they_are() {
     if told.contains("when threads had no CPU is not recorded") {
         return skip(told);
     }
-    // Voluntary and involuntary switches, and microseconds of CPU time.
+    // The program prints voluntary and involuntary switches, and microseconds of CPU time.
     let printed: Vec<u64> = text(&recorded.stdout)
         .split_whitespace()
         .map(|word| word.parse().unwrap())
@@ -121,10 +121,10 @@ fn sleeps_are_as_many_and_as_long_as_they_are() {
     let totals = column(&inside, "total");
     let slept = totals["linux:schedule"];
     let (dozed, burnt) = (totals["doze"], totals["burn"]);
-    // Few of the sleeps may have been over before the thread was kept from running.
+    // A few of the sleeps may have been over before the thread was kept from running.
     assert!(slept >= (TIMES - 5) * 1_000_000, "{slept}");
     assert!(slept <= dozed + burnt, "{slept} of {dozed} and {burnt}");
-    // What is left of the functions' time is time on a CPU.
+    // The remaining time of the functions is time on a CPU.
     let preempted = totals.get("linux:schedule (pre-empted)").copied();
     let running = dozed + burnt - slept - preempted.unwrap_or(0);
     let cpu = printed[2] * 1000;
@@ -178,7 +178,7 @@ fn cpus_and_names_are_those_of_the_program() {
         assert_eq!(shown.matches(line).count(), 1, "{shown}");
     }
     let shown = replay(&["--event-full"]);
-    // The thread and the child; the program's own beginning is nobody's event.
+    // The thread and the child each begin; the program's own beginning is nobody's event.
     assert_eq!(shown.matches("linux:task-new").count(), 2, "{shown}");
     assert_eq!(shown.matches("linux:task-exit").count(), 3, "{shown}");
     assert!(

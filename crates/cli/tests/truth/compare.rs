@@ -1,4 +1,4 @@
-//! Whether two tables say the same.
+//! Comparison of two tables.
 
 use crate::alias::Aliases;
 use crate::table::{Recording, Row, Table, UNKNOWN};
@@ -18,7 +18,8 @@ pub fn assert_equal(recording: &Recording) -> Table {
     assert_equal_with(recording, &[true, false], None, &[], &[])
 }
 
-/// As [`assert_equal`] with a key (see [`Recording::perfs`]) and options for both tools, with and without children; returns the last table.
+/// Checks tables as [`assert_equal`] does, with a key (see [`Recording::perfs`]) and options for both tools, with and
+/// without children. Returns the last table.
 pub fn assert_equal_with(
     recording: &Recording,
     with_children: &[bool],
@@ -81,7 +82,7 @@ fn assert_rows_equal(mut perfs: Vec<Row>, mut ours: Vec<Row>, aliases: &mut Alia
         }
     }
     name_less(&mut perfs, &mut ours);
-    // What is left must be unnamed, or count as such.
+    // The remaining rows must be unnamed, or count as such.
     let differs = |row: &&Row| row.name != UNKNOWN && !row.name.ends_with("@plt");
     let more: Vec<&Row> = ours
         .iter()
@@ -115,7 +116,7 @@ fn assert_rows_equal(mut perfs: Vec<Row>, mut ours: Vec<Row>, aliases: &mut Alia
     }
 }
 
-/// Two files of one base name, such as two builds of a program, are two modules of ours; perf adds up their
+/// Two files of one base name, such as two builds of a program, are two modules in our table; perf adds up their
 /// functions that have one name and one address. Removes groups of rows of one name whose sums are equal.
 fn merge_namesakes(perfs: &mut Vec<Row>, ours: &mut Vec<Row>) {
     let sums = |rows: &[Row], like: &Row| -> (u64, u64, f64) {
@@ -129,7 +130,7 @@ fn merge_namesakes(perfs: &mut Vec<Row>, ours: &mut Vec<Row>) {
     let candidates = perfs.clone();
     for row in candidates.iter().filter(|row| row.name != UNKNOWN) {
         let (perf, our) = (sums(perfs, row), sums(ours, row));
-        // Each printed percentage is off by half of its last digit at most.
+        // Each printed percentage may be wrong by half of its last digit.
         if (perf.0, perf.1) == (our.0, our.1) && (perf.2 - our.2).abs() < 0.021 {
             let other = |each: &Row| each.module != row.module || each.name != row.name;
             perfs.retain(other);
@@ -138,11 +139,11 @@ fn merge_namesakes(perfs: &mut Vec<Row>, ours: &mut Vec<Row>) {
     }
 }
 
-/// How much perf may miss of a function, in percent of the event.
+/// The share of an event that perf may miss of a function, in percent of the event.
 const MISSED: f64 = 0.5;
 
-/// perf 6.1 does not name every address of a function where a linker or BOLT has laid out the module unusually. What
-/// we count more for a function then counts as unnamed: it must be among perf's unnamed samples, and little.
+/// perf 6.1 does not name every address of a function where a linker or BOLT has laid out the module unusually. Our
+/// additional counts of a function then count as unnamed: they must be among perf's unnamed samples, and few.
 fn name_less(perfs: &mut Vec<Row>, ours: &mut [Row]) {
     let percent = |text: &str| -> f64 { text.parse().expect("a percentage") };
     perfs.retain(|perf| {
@@ -163,7 +164,7 @@ fn name_less(perfs: &mut Vec<Row>, ours: &mut [Row]) {
         our.weight -= perf.weight;
         false
     });
-    // A function of which perf names no address.
+    // perf may name no address of a function with so small a share.
     for our in ours {
         if percent(&our.total) <= MISSED {
             our.name = UNKNOWN.to_owned();

@@ -1,4 +1,4 @@
-//! Filters: the same samples are left as with perf's.
+//! Filters: our filters keep the same samples as perf's.
 
 use crate::compare::assert_equal_with;
 use crate::{BOTH, Recorder, record};
@@ -20,7 +20,7 @@ fn names_modules_and_times() {
         for (key, perfs, ours) in [
             (Some("comm"), "--comms=cc1", ["--comm", "cc1"]),
             (Some("comm"), "--comms=sh", ["--comm", "sh"]),
-            // With a single module perf does not print which.
+            // With a single module perf does not print its name.
             (
                 None,
                 "--dsos=cc1,[kernel.kallsyms]",
@@ -39,7 +39,7 @@ fn names_modules_and_times() {
         let times = recording.times();
         let (first, from, to) = (times[0], times[times.len() / 4], times[times.len() * 3 / 4]);
         let seconds = |time: u64| format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000);
-        // perf's end is within, ours is not.
+        // perf's end of the range is inclusive, ours is not.
         let perfs = format!("--time={},{}", seconds(from), seconds(to));
         let ours = format!("{}..{}", seconds(from - first), seconds(to + 1 - first));
         let left = assert_equal_with(
@@ -52,7 +52,7 @@ fn names_modules_and_times() {
         let samples: u64 = left.values().flatten().map(|row| row.samples).sum();
         let within = times.iter().filter(|time| (from..=to).contains(*time));
         assert_eq!(samples, within.count() as u64);
-        // What the filter left is told.
+        // The report states the number of samples before the filter.
         let json = recording.ours_json(&["--time", &ours]);
         let fact = &json["facts"]["filtered"]["value"];
         assert_eq!(fact["samples"], times.len() as u64, "{fact}");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The rows of a table by column.
+/// Returns the rows of a table by column.
 fn rows(recorded: &Recorded, arguments: &[&str]) -> Vec<BTreeMap<String, String>> {
     let json = recorded.recording.ours_json(arguments);
     let ids: Vec<String> = array(&json["columns"])
@@ -26,7 +26,7 @@ fn rows(recorded: &Recorded, arguments: &[&str]) -> Vec<BTreeMap<String, String>
             let mut cells: BTreeMap<String, String> = ids.iter().cloned().zip(cells).collect();
             cells.insert("id".to_owned(), row["id"].to_string());
             cells.insert("parent".to_owned(), row["parent"].to_string());
-            // The exact sums beside the percentage.
+            // The exact sums stand beside the percentage.
             let total = &row["ratios"]["total_percent"][0];
             cells.insert("total".to_owned(), total.to_string());
             cells
@@ -38,7 +38,7 @@ fn weight(row: &BTreeMap<String, String>) -> u64 {
     row["weight"].parse().expect("a weight")
 }
 
-/// What turns offsets in a file into the addresses that binutils want.
+/// Returns a function that turns offsets in a file into the addresses that binutils want.
 fn addresses(path: &Path) -> impl Fn(u64) -> u64 {
     let output = Command::new("readelf").arg("-lW").arg(path).output();
     let text = String::from_utf8(output.expect("readelf runs").stdout).expect("text");
@@ -59,7 +59,7 @@ fn addresses(path: &Path) -> impl Fn(u64) -> u64 {
     }
 }
 
-/// The functions at an address of a file, innermost first.
+/// Returns the functions at an address of a file, innermost first.
 fn llvms(path: &Path, address: u64) -> Vec<String> {
     let output = Command::new("llvm-symbolizer")
         .args(["--inlines", "--functions=linkage", "--no-demangle"])
@@ -138,8 +138,8 @@ fn self_counts_go_to_llvms_innermost_function() {
     }
 }
 
-/// Whoever contains inlined code has the same total as without it, and the containers of inlined callers are found at
-/// the call, not behind it.
+/// A function that contains inlined code has the same total as without inlining. The containers of inlined callers are
+/// found at the call, not behind it.
 #[test]
 fn totals_of_other_functions_stay() {
     for (name, language) in [("inline", Language::C), ("inlines", Language::Cpp)] {
@@ -181,7 +181,7 @@ fn inlined_callers_stand_in_the_tree() {
         .iter()
         .find(|row| row["function"].contains("leaf"))
         .expect("leaf is sampled");
-    // Its callers from the inside out, by the heaviest, which stand first.
+    // The callers are followed from the inside out. At each step the heaviest caller, which stands first, is taken.
     let mut callers = Vec::new();
     let mut at = leaf;
     while let Some(caller) = rows.iter().find(|row| row["parent"] == at["id"]) {
@@ -190,7 +190,7 @@ fn inlined_callers_stand_in_the_tree() {
     }
     let expected = [
         ("inlined", "Caller3sum"),
-        // The lambda, which has no name for linkers.
+        // The lambda has no name for linkers.
         ("inlined", "operator()"),
         ("inlined", "accumulate"),
         ("", "busy"),

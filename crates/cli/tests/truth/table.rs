@@ -1,10 +1,10 @@
-//! Tables as both tools print them, in one shape.
+//! Tables as both tools print them, in one form.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What stands for all addresses of a module that have no name.
+/// The name of all addresses of a module that have no name.
 pub const UNKNOWN: &str = "[unknown]";
 
 /// One row: a function of a module.
@@ -41,8 +41,8 @@ fn run(command: &mut Command) -> String {
 }
 
 impl Recording {
-    /// perf's table of functions, `more` being options of `perf report`. With a filter by comm or thread that must be
-    /// a `key` of the rows too (`comm`, `pid`): perf's filters pass or drop rows, not samples.
+    /// Returns perf's table of functions, `more` being options of `perf report`. With a filter by comm or thread that
+    /// must be a `key` of the rows too (`comm`, `pid`): perf's filters pass or drop rows, not samples.
     pub fn perfs(&self, children: bool, key: Option<&str>, more: &[&str]) -> Table {
         let sort = key.map_or("dso,sym".to_owned(), |key| format!("{key},dso,sym"));
         let mut command = Command::new("perf");
@@ -65,7 +65,7 @@ impl Recording {
         parse_perfs(&run(&mut command))
     }
 
-    /// Our table of functions, `more` being options of `dioptra report`.
+    /// Returns our table of functions, `more` being options of `dioptra report`.
     pub fn ours(&self, children: bool, more: &[&str]) -> Table {
         let mut arguments = more.to_vec();
         if children {
@@ -74,7 +74,7 @@ impl Recording {
         parse_ours(&self.ours_json(&arguments))
     }
 
-    /// Our report as JSON.
+    /// Returns our report as JSON.
     pub fn ours_json(&self, arguments: &[&str]) -> serde_json::Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
         command
@@ -84,7 +84,7 @@ impl Recording {
         serde_json::from_str(&run(&mut command)).expect("valid JSON")
     }
 
-    /// perf's stacks of functions, innermost first, with their weights.
+    /// Returns perf's stacks of functions, innermost first, with their weights.
     pub fn perfs_folded(&self) -> BTreeMap<Vec<String>, u64> {
         let mut command = Command::new("perf");
         command
@@ -112,7 +112,7 @@ impl Recording {
         folded
     }
 
-    /// The times of all samples in nanoseconds, in order.
+    /// Returns the times of all samples in nanoseconds, in order.
     pub fn times(&self) -> Vec<u64> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
         command
@@ -127,7 +127,8 @@ impl Recording {
             .collect()
     }
 
-    /// The sums of weights of perf's rows by `key` (a sort key such as `pid`), as `perf report` prints that key.
+    /// Returns the sums of weights of perf's rows by `key` (a sort key such as `pid`), as `perf report` prints that
+    /// key.
     pub fn perfs_by(&self, key: &str) -> BTreeMap<String, u64> {
         let mut command = Command::new("perf");
         command
@@ -155,7 +156,7 @@ impl Recording {
         sums
     }
 
-    /// The sums of weights of our rows by `dimension`, a row's name being made from its cells by column id.
+    /// Returns the sums of weights of our rows by `dimension`, a row's name being made from its cells by column id.
     pub fn ours_by(
         &self,
         dimension: &str,
@@ -186,7 +187,7 @@ impl Recording {
         sums
     }
 
-    /// The path of each module that is mapped anywhere, by its base name.
+    /// Returns the path of each module that is mapped anywhere, by its base name.
     pub fn module_paths(&self) -> BTreeMap<String, PathBuf> {
         let mut command = Command::new("perf");
         command
@@ -221,7 +222,7 @@ fn parse_perfs(text: &str) -> Table {
             two_percentages = false;
         }
         if line.contains("|Shared Object") {
-            // perf leaves a key out that has but one value.
+            // perf leaves out a key that has only one value.
             let columns = line.matches('|').count() + 1;
             has_key = columns > 5 + usize::from(two_percentages);
         }
@@ -304,14 +305,15 @@ fn parse_ours(json: &serde_json::Value) -> Table {
                 weight: cells[weight].as_u64().expect("a weight"),
             }
         });
-        // Each row is there for some event; perf leaves it out for those that it does not concern.
+        // A row with values for one event stands in the tables of all events; perf leaves it out of the other tables.
         let rows = rows.filter(|row| row.samples > 0 || row.total != "0.00");
         table.insert(columns[samples].1.clone(), rows.collect());
     }
     table
 }
 
-/// A function without a name is where it starts for us (`[0x1234]`), and an address for perf.
+/// Returns the name, or [`UNKNOWN`] for a function without one. We show such a function by its start (`[0x1234]`), perf
+/// by an address.
 pub fn with_unknown(name: String) -> String {
     if name.starts_with("[0x") || name.starts_with(UNKNOWN) {
         UNKNOWN.to_owned()

@@ -6,7 +6,7 @@ use crate::{BOTH, Recorder, record};
 use dioptra_testprograms::{self as programs, or_skip};
 use std::collections::BTreeMap;
 
-/// The weights of our tree's stacks, innermost first: of each path, what no longer path has.
+/// Returns the weights of our tree's stacks, innermost first: the weight of each path less the weights of longer paths.
 fn folded(recording: &Recording, direction: &str) -> BTreeMap<Vec<String>, u64> {
     let json = recording.ours_json(&["--tree", direction, "--percent-limit", "0", "--no-inline"]);
     let ids: Vec<String> = array(&json["columns"])
@@ -54,7 +54,7 @@ fn folded(recording: &Recording, direction: &str) -> BTreeMap<Vec<String>, u64> 
     folded
 }
 
-/// Stacks in which addresses without a name that follow each other are one.
+/// Returns the stacks with consecutive addresses without a name joined into one.
 fn joined(stacks: BTreeMap<Vec<String>, u64>) -> BTreeMap<Vec<String>, u64> {
     let mut joined = BTreeMap::new();
     for (mut path, weight) in stacks {
@@ -73,7 +73,8 @@ fn both_trees_hold_perfs_stacks() {
             let recording = &recorded.recording;
             let callers = folded(recording, "callers");
             assert_eq!(callers, folded(recording, "callees"), "{program}");
-            // Of several names of one address either tool may take another; the program's own functions have one.
+            // The tools may take different names where one address has several; the program's own functions have one
+            // name.
             let table = recording.ours(false, &[]);
             let own: Vec<&str> = table
                 .values()
@@ -158,7 +159,7 @@ fn copies_of_stacks_are_unwound() {
             );
         }
         if program == "shares" {
-            // Callers are found at all: `main` itself does next to nothing.
+            // Callers are found: `main` itself does next to nothing.
             let main = ours.get("main").copied().unwrap_or_default();
             assert!(main > 20.0, "{main}");
         }

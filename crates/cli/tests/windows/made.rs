@@ -12,26 +12,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// What is true of a recording.
+/// The known properties of a made recording.
 pub struct Truth {
     pub seed: u64,
     /// Instructions per cycle of each function.
     pub ipc: [f64; 3],
-    /// By how much more `thirty` does per cycle in the longest windows than in the shortest.
+    /// The additional work that `thirty` does per cycle in the longest windows, compared with the shortest: 1.0 doubles
+    /// it.
     pub bend: f64,
-    /// Instructions that each window's borders add.
+    /// The number of instructions that each window's borders add.
     pub border: i64,
     /// Whether the section of windows is there.
     pub section: bool,
     /// Whether the samples of windows are there.
     pub groups: bool,
-    /// How probable it is that a function is still there after a window.
+    /// The probability that a function still runs after a window, by function.
     pub stays: [f64; 3],
     /// Whether every other sample of windows, and of the ranking, lies in the kernel.
     pub kernel: bool,
     /// Whether windows count user code alone, while `sixty` has the kernel work for it as long again.
     pub user_only: bool,
-    /// Why a better source did not make the windows.
+    /// The reason why a better source did not make the windows.
     pub instead: Option<String>,
 }
 
@@ -52,22 +53,22 @@ impl Default for Truth {
     }
 }
 
-/// What a function did, and what its windows must say.
+/// The known counts of a function, which its windows must show.
 #[derive(Default)]
 pub struct Function {
     pub name: &'static str,
     pub share: f64,
     pub ipc: f64,
-    /// Ordinary samples.
+    /// The number of ordinary samples.
     pub samples: u64,
-    /// Windows that end there.
+    /// The number of windows that end in the function.
     pub windows: u64,
-    /// Those that were made to be kept, and what was counted in them.
+    /// The number of windows that were made to be kept; the counts below are of these windows.
     pub kept: u64,
     pub cycles: u64,
     pub instructions: u64,
     pub misses: u64,
-    /// Those that begin elsewhere.
+    /// The number of windows that begin in another function.
     pub crossing: u64,
 }
 
@@ -77,15 +78,15 @@ pub struct Made {
     pub file: PathBuf,
     pub functions: [Function; 3],
     pub bursts: u64,
-    /// Windows of bursts that began late.
+    /// The number of windows in bursts that began late.
     pub late: u64,
-    /// Last windows of bursts.
+    /// The number of windows that are their burst's last.
     pub last: u64,
 }
 
 const NAMES: [&str; 3] = ["sixty", "thirty", "ten"];
 const SHARES: [f64; 3] = [0.6, 0.3, 0.1];
-/// How probable it is that a function is still there after a window.
+/// The probability that a function still runs after a window, by function.
 pub const STAYS: [f64; 3] = [0.95, 0.9, 0.3];
 /// The mark of a chain's part in user mode.
 const USER: u64 = -512_i64 as u64;
@@ -93,15 +94,15 @@ const USER: u64 = -512_i64 as u64;
 const KERNEL: u64 = -128_i64 as u64;
 /// An address of the kernel.
 const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
-/// Misses in a thousand instructions.
+/// Misses in a thousand instructions, by function.
 const MISSES: [f64; 3] = [5.0, 20.0, 10.0];
 const BURSTS: u64 = 3000;
 const WINDOWS: u64 = 4;
-/// Where the program is mapped.
+/// The address at which the program is mapped.
 const BASE: u64 = 0x1000_0000;
 const TIDS: [u32; 2] = [101, 102];
 const CLOCK: u64 = 9;
-/// By thread: cycles, instructions, misses.
+/// The ids of cycles, instructions and misses, by thread.
 const IDS: [[u64; 3]; 2] = [[1, 2, 3], [4, 5, 6]];
 
 /// Numbers that look random, the same each time (xorshift).
@@ -115,7 +116,7 @@ impl Random {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A function, by its share.
+    /// Returns a function by chance, according to the shares.
     fn function(&mut self) -> usize {
         let at = self.next();
         if at < SHARES[0] {
@@ -125,12 +126,12 @@ impl Random {
         }
     }
 
-    /// An address in a function.
+    /// Returns an address in a function.
     fn address(&mut self, places: &[u64; 4], function: usize) -> u64 {
         BASE + places[function] + 4 + (8.0 * self.next()) as u64
     }
 
-    /// As many as come when this many are expected.
+    /// Returns a Poisson number with this mean.
     fn poisson(&mut self, mean: f64) -> u64 {
         let least = (-mean).exp();
         let mut product = self.next();
@@ -163,7 +164,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     record
 }
 
-/// What the samples of both kinds have first, and the ends of other records.
+/// The fields with which samples of both kinds begin; other records end in these fields without IP.
 const FIELDS: SampleType = SampleType::IDENTIFIER
     .union(SampleType::IP)
     .union(SampleType::TID)
@@ -209,7 +210,7 @@ fn events(user_only: bool) -> Vec<EventToWrite> {
     ]
 }
 
-/// Offsets in the file of the three functions and of their caller.
+/// Returns the offsets in the file of the three functions and of their caller.
 fn places(program: &Path) -> Result<[u64; 4], Skip> {
     programs::need_tool("nm")?;
     let output = Command::new("nm").arg(program).output().expect("nm runs");
@@ -221,7 +222,7 @@ fn places(program: &Path) -> Result<[u64; 4], Skip> {
         let address = line
             .and_then(|line| line.split(' ').next())
             .expect("a symbol");
-        // Code of such programs has the addresses of its offsets.
+        // The addresses of such a program's code equal the offsets.
         u64::from_str_radix(address, 16).expect("an address")
     };
     Ok([
@@ -287,7 +288,7 @@ impl Made {
             }
             let period = 200 + (200.0 * random.next()) as u64;
             let late = number % 50 == 7;
-            // What a burst has in common.
+            // The windows of a burst share this factor.
             let own = 0.8 + 0.4 * random.next();
             for index in 0..=WINDOWS {
                 let start = function;
@@ -350,7 +351,7 @@ impl Made {
     }
 }
 
-/// The mode of a sample, its address and its chain, in the kernel or not. `ip` is the user's.
+/// Returns the mode of a sample, its address and its chain, in the kernel or not. `ip` is the user's.
 fn stack(in_kernel: bool, ip: u64, caller: u64) -> (u16, u64, Vec<u8>) {
     match in_kernel {
         true => (

@@ -1,5 +1,5 @@
-//! `dioptra metrics`, and windows in `report`, `diff`, `info` and `dump`: of recordings whose windows are known by
-//! construction, and of programs whose rates are.
+//! `dioptra metrics`, and windows in `report`, `diff`, `info` and `dump`: for recordings whose windows are known by
+//! construction, and for programs whose rates are.
 
 mod made;
 mod recorded;
@@ -28,7 +28,7 @@ fn shown<S: AsRef<OsStr>>(arguments: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// `dioptra COMMAND -i FILE …` as JSON.
+/// Returns the output of `dioptra COMMAND -i FILE …` as JSON.
 fn json(command: &str, file: &Path, more: &[&str]) -> Value {
     let mut all: Vec<&OsStr> = vec![command.as_ref(), "-i".as_ref(), file.as_ref()];
     all.extend(more.iter().map(OsStr::new));
@@ -36,7 +36,7 @@ fn json(command: &str, file: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&shown(&all)).expect("JSON")
 }
 
-/// A row's cells by column, the row being found by a cell.
+/// Returns a row's cells by column; a cell identifies the row.
 fn row(table: &Value, column: &str, is: &str) -> Option<serde_json::Map<String, Value>> {
     let ids: Vec<&str> = list(&table["columns"])
         .iter()
@@ -62,7 +62,7 @@ fn number(row: &serde_json::Map<String, Value>, column: &str) -> f64 {
         .unwrap_or_else(|| panic!("{column}: {row:?}"))
 }
 
-/// Facts with this id, or that were renamed since others have it.
+/// Returns the facts with this id, or with the id and a number, which facts of the same id get.
 fn facts<'t>(table: &'t Value, id: &str) -> Vec<&'t Value> {
     let all = table["facts"].as_object().expect("facts");
     let same = |key: &str| {
@@ -96,7 +96,7 @@ fn rates_by_construction() {
             "{}: {sums}",
             function.name
         );
-        // No crossing windows are kept, so that nothing but chance is between them and the truth.
+        // No crossing windows are kept, so that only chance separates the values from the truth.
         if row["trust"] != "unreliable" {
             let (low, high) = (number(&row, "ipc_low"), number(&row, "ipc_high"));
             assert!(
@@ -133,7 +133,7 @@ fn rates_by_construction() {
     }
 }
 
-/// What windows' borders take is found from their lengths, and both values are told.
+/// The counts that windows' borders add follow from the windows' lengths; the table shows both values.
 #[test]
 fn borders_are_taken_off() {
     let truth = Truth {
@@ -163,7 +163,7 @@ fn borders_are_taken_off() {
     assert_eq!(row["ipc"], row["ipc_corrected"]);
 }
 
-/// A rate that grows with the windows is that of no function.
+/// A rate that grows with the windows' lengths is no function's rate.
 #[test]
 fn drift_is_told() {
     let truth = Truth {
@@ -189,7 +189,7 @@ fn text_csv_and_json_are_one_table() {
         text.contains("source refresh, schedule long=1ms,short=300,jitter=100,batch=4"),
         "{text}"
     );
-    // What the probe found is for programs, and for `info`.
+    // The probe's findings are for programs, and for `info`.
     assert!(!text.contains("as it was made"), "{text}");
     assert!(
         text.contains("# loss: threads without windows: 2"),
@@ -249,7 +249,7 @@ fn rows_and_filters() {
             .filter_map(|row| row["cells"][place].as_u64())
             .sum()
     };
-    // A thread goes on where it leaves a function.
+    // A window that leaves its function stays in its thread.
     let crossing: u64 = made
         .functions
         .iter()
@@ -297,7 +297,7 @@ fn rows_and_filters() {
         assert_eq!(output.status.code(), Some(1), "{nothing:?} {errors}");
         assert!(errors.contains("no sample"), "{nothing:?} {errors}");
     }
-    // Of a part of the program, the totals of all say nothing.
+    // The totals of all functions say nothing about a part of the program.
     assert!(facts(&one, "closure").is_empty());
     let file = made.file.to_str().expect("a path");
     let text = shown(&["metrics", "-i", file, "--limit", "1"]);
@@ -334,7 +334,7 @@ fn rows_and_filters() {
     assert!(values.is_sorted_by(|one, other| one >= other), "{values:?}");
 }
 
-/// The same samples without the section: all of them bound windows, also those between two bursts.
+/// The same samples without the section: all of them bound windows, also the gaps between two bursts.
 #[test]
 fn groups_that_were_sampled_steadily_have_windows_too() {
     let truth = Truth {
@@ -421,7 +421,7 @@ fn report_and_diff_have_the_columns() {
             "{error}"
         );
     }
-    // The ranking is that of the ordinary event alone.
+    // The ranking uses the ordinary event alone.
     assert!(
         report["columns"]
             .as_array()

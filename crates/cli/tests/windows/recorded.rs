@@ -1,4 +1,4 @@
-//! Windows of programs that run here.
+//! Windows of programs that run on this machine.
 
 use super::{dioptra, facts, json, number, row};
 use dioptra_testprograms::{self as programs, Skip, or_skip};
@@ -33,7 +33,7 @@ fn record(options: &[&str], command: &[&OsStr]) -> Result<Recorded, Skip> {
     })
 }
 
-/// Where nothing faults the rate is 0, where every step does it is not.
+/// The rate of faults is 0 in functions that never fault, and above 0 in functions that fault at every step.
 #[test]
 fn faults_belong_to_the_function_that_faults() {
     let faults = or_skip!(programs::c("faults", &[]));
@@ -49,7 +49,7 @@ fn faults_belong_to_the_function_that_faults() {
         .sum();
     let info = json("info", &recorded.file, &[]);
     let seen = info["windows"]["windows_seen"].as_u64().expect("a number");
-    // What the recorder saw is what is analyzed.
+    // The analysis covers all windows that the recorder saw.
     assert_eq!(all, seen);
     assert!(seen > 0, "{info}");
     let total = |event: &str| {
@@ -68,7 +68,7 @@ fn faults_belong_to_the_function_that_faults() {
     {
         assert_eq!(number(&again, "faults_per_ms_raw"), 0.0, "{again:?}");
     }
-    // The same places as in the ordinary report, which has the kernel apart.
+    // The ordinary report keeps the kernel apart; with `--kernel-apart` the rows have the same samples.
     let table = json(
         "metrics",
         &recorded.file,
@@ -87,8 +87,8 @@ fn faults_belong_to_the_function_that_faults() {
     }
 }
 
-/// Windows of a clock hold the interrupts that end them: what these take is found from windows of several lengths, and
-/// taken off.
+/// Windows of a clock contain the interrupts that end them. The interrupts' time follows from windows of several
+/// lengths, and is taken off.
 #[test]
 fn interrupts_are_taken_off_windows_of_clocks() {
     let program = or_skip!(programs::c("windows", &[]));
@@ -105,7 +105,8 @@ fn interrupts_are_taken_off_windows_of_clocks() {
         && !programs::is_root()
         && told["taken_off"] == false
     {
-        // Events of user space alone: windows hold too little of the interrupts to find their time, and dioptra says so.
+        // With events of user space alone, windows hold too little of the interrupts to find their time, and a message
+        // says so.
         assert!(told["per_window"].is_null(), "{told}");
         assert!(told["why"].is_string(), "{told}");
         return;
@@ -113,7 +114,8 @@ fn interrupts_are_taken_off_windows_of_clocks() {
     let taken = told["per_window"].as_f64().expect("a number");
     assert!((0.0..50_000.0).contains(&taken), "{told}");
     assert_eq!(told["taken_off"], true);
-    // Of windows some 70 us long, with what is left of them in any case. With the kernel the faults are its functions'.
+    // Windows are some 70 us long, so taking off the interrupts raises the rate at least this much. Where the kernel is
+    // recorded, the faults count for its functions.
     if let Some(touching) = row(&table, "function", "touch_and_call")
         && touching["kept_windows"].as_u64() > Some(20)
     {
@@ -128,8 +130,8 @@ fn interrupts_are_taken_off_windows_of_clocks() {
     }
     let computing = row(&table, "function", "compute").expect("the other one");
     assert_eq!(number(&computing, "faults_per_ms"), 0.0, "{computing:?}");
-    // What is taken off the windows is taken off the program's time too. So many bursts take up to a fifth of that time to be
-    // armed, which the clock counts and no window holds.
+    // The time taken off the windows is taken off the program's time too. Arming this many bursts takes up to a fifth
+    // of that time, which the clock counts and no window holds.
     let closure = facts(&table, "closure")[0];
     let of = |what: &str| closure[what].as_f64().expect("a number");
     let half = (of("error_high") - of("error_low")) / 2.0;

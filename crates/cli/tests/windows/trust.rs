@@ -1,4 +1,4 @@
-//! Which rows can be believed, and how those that cannot are shown; which source made the windows.
+//! The trust in rows, the form of rows without trust, and the choice of the source of windows.
 
 use super::made::{Made, Truth};
 use super::{dioptra, facts, json, list, number, row, shown};
@@ -6,7 +6,7 @@ use dioptra_testprograms::{self as programs, or_skip};
 use serde_json::Value;
 use std::path::Path;
 
-/// The line of a text table that names a function.
+/// Returns the line of a text table that names a function.
 fn line(text: &str, function: &str) -> String {
     let mut lines = text.lines();
     let found = lines.find(|line| line.split_whitespace().next_back() == Some(function));
@@ -15,7 +15,7 @@ fn line(text: &str, function: &str) -> String {
         .to_owned()
 }
 
-/// An error of one line.
+/// Returns the error of a refused command, which is one line.
 #[track_caller]
 fn refusal(arguments: &[&str]) -> String {
     let output = dioptra(arguments);
@@ -41,7 +41,7 @@ fn unreliable_rows_have_no_interval() {
         "{text}"
     );
     assert!(!trusted.contains('['), "{text}");
-    // The one that is left is that of its share of the time.
+    // The remaining `±` belongs to the row's share of the time.
     assert!(
         doubted.contains(" unreliable ") && doubted.matches('±').count() == 1,
         "{text}"
@@ -63,7 +63,7 @@ fn unreliable_rows_have_no_interval() {
         .map(|row| &row["notes"])
         .collect();
     assert!(notes[0].to_string().contains("unreliable"), "{notes:?}");
-    // Beside other columns as well.
+    // The same holds beside other columns.
     let text = shown(&["report", "-i", text_of(&made.file), "--metric", "ipc"]);
     assert!(
         line(&text, "ten").contains('[') && !line(&text, "sixty").contains('['),
@@ -71,7 +71,7 @@ fn unreliable_rows_have_no_interval() {
     );
 }
 
-/// What may be the neighbours' change is no significant one.
+/// A change that neighbours may have caused is not significant.
 #[test]
 fn differences_of_unreliable_rows_are_not_significant() {
     let before = or_skip!(Made::new(&Truth::default()));
@@ -93,8 +93,8 @@ fn differences_of_unreliable_rows_are_not_significant() {
     assert_eq!(doubted["b_ipc_significance"], "");
 }
 
-/// Windows that end in the kernel count for the function that entered it: with the same rates as if it had been left out,
-/// and the kernel's part beside.
+/// Windows that end in the kernel count for the function that entered it: with the same rates as if it had been left
+/// out, and the kernel's part beside.
 #[test]
 fn windows_that_end_in_the_kernel_count_for_their_function() {
     let without = or_skip!(Made::new(&Truth::default()));
@@ -139,7 +139,7 @@ fn windows_that_end_in_the_kernel_count_for_their_function() {
             .get("kernel_percent")
             .is_none()
     );
-    // A metric means the same in other commands.
+    // A metric has the same meaning in other commands.
     let report = json("report", &with.file, &["--metric", "ipc"]);
     let (one, other) = (
         row(&report, "function", "sixty").expect("a row"),
@@ -151,8 +151,8 @@ fn windows_that_end_in_the_kernel_count_for_their_function() {
     );
 }
 
-/// Where windows count user code alone, shares of that code make the program's counts: the kernel's time is shown, and is no
-/// part of the sum.
+/// Where windows count user code alone, shares of that code make the program's counts. The kernel's time is shown, and
+/// is no part of the sum.
 #[test]
 fn events_of_user_code_close_without_the_kernel() {
     let made = or_skip!(Made::new(&Truth {
@@ -177,7 +177,7 @@ fn events_of_user_code_close_without_the_kernel() {
     }
 }
 
-/// Where functions run shorter than windows, rows that do not are proposed, with what they would bring.
+/// Where functions run shorter than windows, other rows that run longer are proposed, with their benefit.
 #[test]
 fn longer_rows_are_proposed_where_functions_are_too_short() {
     let made = or_skip!(Made::new(&Truth {
@@ -190,11 +190,11 @@ fn longer_rows_are_proposed_where_functions_are_too_short() {
     let proposals = list(&trust["proposals"]);
     assert_eq!(proposals[0]["by"], "module", "{trust}");
     assert!(proposals[0]["high"].as_f64() > Some(0.9), "{trust}");
-    // Paths end in the same functions here: they bring nothing.
+    // Paths end in the same functions here: they bring no benefit.
     assert_eq!(proposals.len(), 1, "{trust}");
     let text = shown(&["metrics", "-i", text_of(&made.file), "--set", "ipc"]);
     assert!(
-        text.contains("--by module has 100.0% in rows of high trust"),
+        text.contains("by module, 100.0% is in rows of high trust"),
         "{text}"
     );
     let modules = json("metrics", &made.file, &["--set", "ipc", "--by", "module"]);
@@ -205,7 +205,7 @@ fn longer_rows_are_proposed_where_functions_are_too_short() {
     assert!(list(&facts(&table, "trust")[0]["proposals"]).is_empty());
 }
 
-/// A source that is not the best is told with its reason, in text and JSON, by `metrics` and by `info`.
+/// A source that is not the best is reported with its reason, in text and JSON, by `metrics` and by `info`.
 #[test]
 fn another_source_is_told_with_the_metrics() {
     let why = "twin instead of refresh (refresh: 3 of 5 samples came)";
@@ -251,7 +251,7 @@ fn metrics_without_their_events_are_refused() {
     assert!(row(&table, "function", "sixty").expect("a row")["faults_per_ms"].is_null());
 }
 
-/// `cpu` names the set of the recorded CPU: a recording that does not tell it is what lacks something, not this machine.
+/// `cpu` names the set of the recorded CPU: a recording without the CPU's id lacks something, not this machine.
 #[test]
 fn a_recording_without_a_cpu_id_is_told() {
     let made = or_skip!(Made::new(&Truth::default()));
@@ -269,12 +269,13 @@ fn a_recording_without_a_cpu_id_is_told() {
     }
 }
 
-/// Whether samples in the kernel can be seen here.
+/// Returns true if samples in the kernel can be seen here.
 fn sees_kernel() -> bool {
     programs::is_root() || programs::paranoid().is_some_and(|level| level <= 1)
 }
 
-/// The rate of page faults in the function that makes all of them, by one source, and the kernel's part of its time.
+/// Returns the rate of page faults in the function that causes all of them, by one source, and the kernel's part of its
+/// time.
 fn fault_rate(file: &Path) -> (f64, f64) {
     let table = json("metrics", file, &["--set", "faults_per_ms"]);
     let touching = row(&table, "function", "touch_pages").expect("the function that faults");
@@ -284,7 +285,8 @@ fn fault_rate(file: &Path) -> (f64, f64) {
     )
 }
 
-/// A rate means the same whether windows or samples of each event tell it: the time in the kernel is the function's.
+/// A rate has the same meaning whether windows or samples of each event give it: the function's time includes the
+/// kernel's.
 #[test]
 fn serial_a_metric_means_the_same_by_every_source() {
     let faults = or_skip!(programs::c("faults", &[]));
@@ -311,11 +313,11 @@ fn serial_a_metric_means_the_same_by_every_source() {
         return programs::skip("clocks cannot be armed here");
     };
     let ((by_windows, inside), (by_samples, _)) = (fault_rate(&armed), fault_rate(&sampled));
-    // Hardly any of it is spent outside of the kernel.
+    // Hardly any of the time is spent outside of the kernel.
     assert!(inside > 50.0, "{inside}");
     let ratio = by_samples / by_windows;
     assert!((0.5..2.0).contains(&ratio), "{by_samples} {by_windows}");
-    // What plain counters counted is what scaled samples make: all faults are this function's.
+    // The plain counters' counts equal the sum of the scaled samples: all faults are this function's.
     let table = json("metrics", &armed, &["--set", "faults_per_ms"]);
     let touching = row(&table, "function", "touch_pages").expect("a row");
     assert_eq!(touching["trust"], "high", "{touching:?}");

@@ -14,7 +14,7 @@ use crate::note::{Hex, Note};
 use crate::options::SymbolOptions;
 
 /// The description of a debug file in its stripped file.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct DebugFileRequest<'a> {
     /// The stripped file as found on this machine.
     pub path: &'a Path,
     pub build_id: Option<&'a [u8]>,
@@ -25,7 +25,7 @@ pub(crate) struct Wanted<'a> {
 /// Finds the debug file: by build id, else by name and checksum, else from the servers of the options. A
 /// file that is there but belongs to another build leaves a note.
 pub(crate) fn find(
-    wanted: &Wanted<'_>,
+    wanted: &DebugFileRequest<'_>,
     options: &SymbolOptions,
     notes: &mut Vec<Note>,
 ) -> Option<PathBuf> {
@@ -33,7 +33,11 @@ pub(crate) fn find(
 }
 
 /// Asks the debuginfod servers, if the options have some.
-fn fetch(wanted: &Wanted<'_>, options: &SymbolOptions, notes: &mut Vec<Note>) -> Option<PathBuf> {
+fn fetch(
+    wanted: &DebugFileRequest<'_>,
+    options: &SymbolOptions,
+    notes: &mut Vec<Note>,
+) -> Option<PathBuf> {
     let servers = options.debuginfod.as_ref()?;
     let id = wanted.build_id.filter(|id| id.len() > 1)?;
     let path = servers.find(id, notes)?;
@@ -41,7 +45,7 @@ fn fetch(wanted: &Wanted<'_>, options: &SymbolOptions, notes: &mut Vec<Note>) ->
 }
 
 fn find_here(
-    wanted: &Wanted<'_>,
+    wanted: &DebugFileRequest<'_>,
     options: &SymbolOptions,
     notes: &mut Vec<Note>,
 ) -> Option<PathBuf> {
@@ -82,7 +86,7 @@ pub(crate) fn find_supplementary(
     options: &SymbolOptions,
     notes: &mut Vec<Note>,
 ) -> Option<PathBuf> {
-    let wanted = Wanted {
+    let wanted = DebugFileRequest {
         path: from,
         build_id: Some(build_id),
         link: None,
@@ -123,7 +127,12 @@ fn directories(options: &SymbolOptions) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Whether a candidate exists and is of the same build.
-fn accept(path: &Path, wanted: &Wanted<'_>, by_link: bool, notes: &mut Vec<Note>) -> bool {
+fn accept(
+    path: &Path,
+    wanted: &DebugFileRequest<'_>,
+    by_link: bool,
+    notes: &mut Vec<Note>,
+) -> bool {
     let Ok(file) = open_regular(path) else {
         return false;
     };
@@ -139,7 +148,7 @@ fn accept(path: &Path, wanted: &Wanted<'_>, by_link: bool, notes: &mut Vec<Note>
     }
 }
 
-fn check(file: File, wanted: &Wanted<'_>, by_link: bool) -> Result<(), String> {
+fn check(file: File, wanted: &DebugFileRequest<'_>, by_link: bool) -> Result<(), String> {
     let cache = ReadCache::new(file);
     let image = Image::parse(&cache).map_err(|error| error.to_string())?;
     match (wanted.build_id, image.build_id()) {

@@ -1,29 +1,22 @@
 //! Debug files from debuginfod servers: only when asked for, each once, and never for long.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ureq::Agent;
-use ureq::tls::{RootCerts, TlsConfig};
-
+use self::client::Client;
 use crate::note::{Hex, Note};
 
-/// Longer than any server that works takes to accept a connection.
-const CONNECT: Duration = Duration::from_secs(5);
 /// The time for which a server's "not found" is believed.
 const MISS_HOLDS: Duration = Duration::from_secs(600);
-/// Larger debug files aren't fetched.
-const LARGEST: u64 = 4 << 30;
 
 /// Where debug files may be fetched from, and where they are kept.
 #[derive(Debug, Clone)]
 pub struct Debuginfod {
     servers: Vec<String>,
     cache: PathBuf,
-    agent: Agent,
+    client: Client,
     /// Servers that did not answer: not asked again. Shared by clones.
     silent: Arc<Mutex<Vec<String>>>,
 }
@@ -37,7 +30,7 @@ impl Debuginfod {
         Self {
             servers,
             cache,
-            agent: agent(timeout),
+            client: Client::new(timeout),
             silent: Arc::default(),
         }
     }
@@ -125,43 +118,9 @@ impl Debuginfod {
             server.trim_end_matches('/'),
             Hex(build_id)
         );
-        self.fetch(&url, path)
+        self.client
+            .fetch(&url, path)
             .map_err(|error| Some(error.to_string()))
-    }
-
-    /// Fetches a file to `path`; false when the server doesn't have it.
-    fn fetch(&self, url: &str, path: &Path) -> io::Result<bool> {
-        let answer = self.agent.get(url).call().map_err(ureq::Error::into_io)?;
-        match answer.status().as_u16() {
-            200 => {}
-            404 => return Ok(false),
-            status => {
-                return Err(io::Error::other(format!(
-                    "it answered with status {status}"
-                )));
-            }
-        }
-        let body = answer.into_body();
-        let length = body.content_length();
-        if length.is_some_and(|length| length > LARGEST) {
-            return Err(io::Error::other("its file is larger than 4 GiB"));
-        }
-        let dir = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(dir)?;
-        // Two may fetch the same file: each writes one of its own and puts it in place whole.
-        let part = dir.join(format!(
-            "debuginfo.{}.{:?}.part",
-            std::process::id(),
-            std::thread::current().id()
-        ));
-        let mut reader = body.into_with_config().limit(u64::MAX).reader();
-        let result = copy(&mut reader, &part, length);
-        let result = result.and_then(|()| fs::rename(&part, path));
-        if result.is_err() {
-            // An incomplete file is of no use.
-            let _ = fs::remove_file(&part);
-        }
-        result.map(|()| true)
     }
 }
 
@@ -170,43 +129,127 @@ fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// Returns a client that asks for `timeout` at most for each file. The client reads the system's certificates only when
-/// a server needs them.
-fn agent(timeout: Duration) -> Agent {
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::PlatformVerifier)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
-    Agent::config_builder()
-        .timeout_resolve(Some(timeout.min(CONNECT)))
-        .timeout_connect(Some(timeout.min(CONNECT)))
-        .timeout_global(Some(timeout))
-        .http_status_as_error(false)
-        // Questions are few, and a server may close a connection at any time.
-        .max_idle_connections(0)
-        .user_agent(concat!("dioptra/", env!("CARGO_PKG_VERSION")))
-        .tls_config(tls)
-        .build()
-        .into()
+#[cfg(feature = "debuginfod")]
+mod client {
+    use std::fs::{self, File};
+    use std::io::{self, Read, Write};
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ureq::tls::{RootCerts, TlsConfig};
+
+    /// The longest wait for a connection: longer than any server that works takes to accept one.
+    const CONNECT: Duration = Duration::from_secs(5);
+    /// The largest debug file that is fetched, in bytes.
+    const LARGEST: u64 = 4 << 30;
+
+    /// An HTTP client.
+    #[derive(Debug, Clone)]
+    pub(super) struct Client(ureq::Agent);
+
+    impl Client {
+        /// Returns a client that asks for `timeout` at most for each file. The client reads the system's certificates only when
+        /// a server needs them.
+        pub fn new(timeout: Duration) -> Self {
+            let tls = TlsConfig::builder()
+                .root_certs(RootCerts::PlatformVerifier)
+                .unversioned_rustls_crypto_provider(Arc::new(
+                    rustls::crypto::ring::default_provider(),
+                ))
+                .build();
+            let agent: ureq::Agent = ureq::Agent::config_builder()
+                .timeout_resolve(Some(timeout.min(CONNECT)))
+                .timeout_connect(Some(timeout.min(CONNECT)))
+                .timeout_global(Some(timeout))
+                .http_status_as_error(false)
+                // Questions are few, and a server may close a connection at any time.
+                .max_idle_connections(0)
+                .user_agent(concat!("dioptra/", env!("CARGO_PKG_VERSION")))
+                .tls_config(tls)
+                .build()
+                .into();
+            Client(agent)
+        }
+
+        /// Fetches a file to `path`; false when the server doesn't have it.
+        pub fn fetch(&self, url: &str, path: &Path) -> io::Result<bool> {
+            let answer = self.0.get(url).call().map_err(ureq::Error::into_io)?;
+            match answer.status().as_u16() {
+                200 => {}
+                404 => return Ok(false),
+                status => {
+                    return Err(io::Error::other(format!(
+                        "it answered with status {status}"
+                    )));
+                }
+            }
+            let body = answer.into_body();
+            let length = body.content_length();
+            if length.is_some_and(|length| length > LARGEST) {
+                return Err(io::Error::other("its file is larger than 4 GiB"));
+            }
+            let dir = path.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(dir)?;
+            // Two may fetch the same file: each writes one of its own and puts it in place whole.
+            let part = dir.join(format!(
+                "debuginfo.{}.{:?}.part",
+                std::process::id(),
+                std::thread::current().id()
+            ));
+            let mut reader = body.into_with_config().limit(u64::MAX).reader();
+            let result = copy(&mut reader, &part, length);
+            let result = result.and_then(|()| fs::rename(&part, path));
+            if result.is_err() {
+                // An incomplete file is of no use.
+                let _ = fs::remove_file(&part);
+            }
+            result.map(|()| true)
+        }
+    }
+
+    fn copy(answer: &mut impl Read, part: &Path, length: Option<u64>) -> io::Result<()> {
+        let mut file = File::create(part)?;
+        let mut buffer = vec![0; 64 * 1024];
+        let mut copied = 0;
+        loop {
+            let read = answer.read(&mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            copied += read as u64;
+            if copied > LARGEST {
+                return Err(io::Error::other("its file is larger than 4 GiB"));
+            }
+            file.write_all(&buffer[..read])?;
+        }
+        if copied == 0 || length.is_some_and(|length| length != copied) {
+            return Err(io::Error::other("its answer was cut short"));
+        }
+        Ok(())
+    }
 }
 
-fn copy(answer: &mut impl Read, part: &Path, length: Option<u64>) -> io::Result<()> {
-    let mut file = File::create(part)?;
-    let mut buffer = vec![0; 64 * 1024];
-    let mut copied = 0;
-    loop {
-        let read = answer.read(&mut buffer)?;
-        if read == 0 {
-            break;
+#[cfg(not(feature = "debuginfod"))]
+mod client {
+    use std::io;
+    use std::path::Path;
+    use std::time::Duration;
+
+    /// A client that fetches nothing: this program was built without the feature `debuginfod`.
+    #[derive(Debug, Clone)]
+    pub(super) struct Client;
+
+    impl Client {
+        pub fn new(_timeout: Duration) -> Self {
+            Client
         }
-        copied += read as u64;
-        if copied > LARGEST {
-            return Err(io::Error::other("its file is larger than 4 GiB"));
+
+        pub fn fetch(&self, _url: &str, _path: &Path) -> io::Result<bool> {
+            Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this program was built without dioptra-symbols's feature `debuginfod`",
+            ))
         }
-        file.write_all(&buffer[..read])?;
     }
-    if copied == 0 || length.is_some_and(|length| length != copied) {
-        return Err(io::Error::other("its answer was cut short"));
-    }
-    Ok(())
 }

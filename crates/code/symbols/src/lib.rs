@@ -1,19 +1,14 @@
-//! Names for addresses: functions of ELF files, the kernel, the vdso.
+#![doc = include_str!("../README.md")]
 //!
-//! A [`Symbolizer`] turns what a recording says of a module (a path, perhaps a build id) into
-//! [`ModuleSymbols`], which answers "which function is at this address". It knows nothing of
-//! samples, recordings or the command line.
+//! # Where to look
+//! A [`Symbolizer`] makes [`ModuleSymbols`] of a [`ModuleRequest`]: a path, perhaps a build id. [`ModuleSymbols`] answers which
+//! function is at an address.
 //!
-//! * **A wrong name is worse than none.** A file whose build id differs from the recorded one, or a
-//!   kernel that is not the recorded one, gives no names; a [`Note`] says so, and what to do.
-//! * **Addresses are file offsets.** For a file and the vdso, callers pass
-//!   `ip - mapping.start + mapping.pgoff`. That needs no knowledge of where the module was loaded,
-//!   and stays right when `p_offset != p_vaddr` or when there are several executable segments. For
-//!   the kernel an address is absolute.
-//! * **Loading never fails.** What went wrong is in [`ModuleSymbols::notes`].
-//! * **Files are read, not mapped**, and only the parts that are needed: a file that shrinks while
-//!   it is read gives a note. Only debug sections of 4 MiB and more are mapped ([`dioptra_mapped`]), so that
-//!   a gigabyte of them costs what is looked at.
+//! Debug sections of 4 MiB and more are mapped ([`dioptra_mapped`]), so that a gigabyte of them costs only the pages that are
+//! read. A file that shrinks while it is read gives a [`Note`].
+//!
+//! The address of kernel code is absolute. All other addresses are file offsets, which stay right when `p_offset` differs from
+//! `p_vaddr` and when there are several executable segments.
 //!
 //! [`Symbolizer::lines`] gives [`ModuleLines`]: source lines and inline frames from the debug
 //! information of the file or of its debug file, packed, shared (dwz) or split (`.dwo`, `.dwp`).
@@ -34,21 +29,6 @@
 //! by `.gnu_debuglink` with its checksum), `.symtab` inside `.gnu_debugdata`, `.dynsym`, and entries
 //! of the procedure linkage table decoded from their instructions (`puts@plt`). For code of a stripped
 //! file that no symbol names, [`ModuleSymbols::extent`] still tells where its function begins and ends.
-//!
-//! ```
-//! use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer};
-//! use std::path::Path;
-//!
-//! let symbolizer = Symbolizer::new(SymbolOptions::default());
-//! let request = ModuleRequest { kind: ModuleKind::File, path: Path::new("/bin/sh"), build_id: None };
-//! let symbols = symbolizer.load(&request);
-//! if let Some(function) = symbols.function(0x5000) {
-//!     println!("{} at file offset {:#x}, {} bytes", function.name, function.start, function.size);
-//! }
-//! for note in symbols.notes() {
-//!     eprintln!("{note}");
-//! }
-//! ```
 
 mod append_only;
 mod build_id;
@@ -75,7 +55,7 @@ mod table;
 mod unwind;
 mod vdso;
 mod vmlinux;
-mod wanted;
+mod wanted_addresses;
 
 pub use build_id::build_id;
 pub use debuginfod::Debuginfod;

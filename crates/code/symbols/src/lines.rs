@@ -12,7 +12,7 @@ use addr2line::{Context, LookupResult};
 use object::read::ReadRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::debug_file::{self, Wanted};
+use crate::debug_file::{self, DebugFileRequest};
 use crate::demangle::demangle;
 use crate::dwarf_sections::{DebugSections, Slice};
 use crate::elf::{Image, Segment};
@@ -150,7 +150,7 @@ impl ModuleLines {
             return self.read_sections(options, &file, &image, &path);
         }
         let build_id = image.build_id();
-        let wanted = Wanted {
+        let wanted = DebugFileRequest {
             path: &path,
             build_id,
             link: image.debug_link(),

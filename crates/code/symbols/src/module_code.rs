@@ -171,9 +171,9 @@ impl Symbolizer {
                 if was_found {
                     return Ok(());
                 }
-                return Err(none(
-                    "the kernel's file was not found. Give its vmlinux (--vmlinux), or install its debug package",
-                ));
+                return Err(Note::NoKernelFile {
+                    path: request.path.to_path_buf(),
+                });
             }
         };
         let (cache, file) = open(&vmlinux.path)?;

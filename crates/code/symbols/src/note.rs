@@ -87,6 +87,11 @@ pub enum Note {
         /// Why, and the remedy if there is one.
         why: &'static str,
     },
+    /// The kernel's file, which has its machine code, was not found.
+    NoKernelFile {
+        /// The kernel's name in the recording.
+        path: PathBuf,
+    },
     /// The file that holds what several debug files have in common was not found: some names and
     /// lines are missing.
     NoSupplementaryFile {
@@ -177,7 +182,7 @@ impl fmt::Display for Note {
         match self {
             Self::NoFile { path, reason } => write!(
                 f,
-                "{}: {reason}; no names. Put the recorded file back, or give a copy of the recorded machine's files with --symfs",
+                "{}: {reason}; no names. Put the recorded file back, or give a copy of the recorded machine's files",
                 path.display()
             ),
             Self::NotAFile { name } => {
@@ -199,7 +204,7 @@ impl fmt::Display for Note {
                 }
                 write!(
                     f,
-                    ", the recording has {}: it is another build, so its names are not used. Give the recorded file with --symfs, or record again",
+                    ", the recording has {}: it is another build, so its names are not used. Give the recorded file, or record again",
                     Hex(recorded)
                 )
             }
@@ -209,7 +214,7 @@ impl fmt::Display for Note {
                 running,
             } => write!(
                 f,
-                "{}: recorded on kernel {recorded} without a build id, this is {running}; if it is another file here, its names are wrong. Give a copy of the recorded machine's files with --symfs",
+                "{}: recorded on kernel {recorded} without a build id, this is {running}; if it is another file here, its names are wrong. Give a copy of the recorded machine's files",
                 path.display()
             ),
             Self::NoSymbols {
@@ -268,6 +273,11 @@ impl fmt::Display for Note {
                 }
             }
             Self::NoCode { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::NoKernelFile { path } => write!(
+                f,
+                "{}: the kernel's file was not found. Give its vmlinux, or install its debug package",
+                path.display()
+            ),
             Self::NoSupplementaryFile {
                 path,
                 wanted,
@@ -343,7 +353,7 @@ mod tests {
             found: Some(vec![2]),
         };
         let text = note.to_string();
-        for part in ["/bin/x", "ab01", "02", "--symfs"] {
+        for part in ["/bin/x", "ab01", "02", "recorded file"] {
             assert!(text.contains(part), "{text}");
         }
         assert!(note.is_problem());

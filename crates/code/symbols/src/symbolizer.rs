@@ -7,7 +7,7 @@ use object::elf;
 use object::read::{ReadCache, ReadRef};
 
 use crate::build_id::{open_regular, same_build};
-use crate::debug_file::{self, Wanted};
+use crate::debug_file::{self, DebugFileRequest};
 use crate::elf::{CodeSymbol, ElfError, Image, Segment, TakeSymbols};
 use crate::extents::Extents;
 use crate::module::ModuleSymbols;
@@ -268,7 +268,7 @@ impl<'a> Loading<'a> {
         let is_stripped = image.section_of_kind(elf::SHT_SYMTAB).is_none()
             && request.kind == ModuleKind::File
             && {
-                let wanted = Wanted {
+                let wanted = DebugFileRequest {
                     path,
                     build_id,
                     link: image.debug_link(),
@@ -303,7 +303,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Takes the names of the debug file; false when there is none.
-    fn read_debug_file(&mut self, wanted: &Wanted<'_>, target: Target<'_>) -> bool {
+    fn read_debug_file(&mut self, wanted: &DebugFileRequest<'_>, target: Target<'_>) -> bool {
         let Some(path) = debug_file::find(wanted, self.options, &mut self.notes) else {
             return false;
         };

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::mem::size_of_val;
 
-use crate::wanted::Wanted;
+use crate::wanted_addresses::WantedAddresses;
 
 /// No enclosing symbol.
 const NONE: u32 = u32::MAX;
@@ -101,7 +101,7 @@ pub(crate) struct TableBuilder {
     files: Vec<String>,
     name_budget: usize,
     /// The addresses that will be asked for; `None` for all.
-    wanted: Option<Wanted>,
+    wanted: Option<WantedAddresses>,
     /// The number of symbols that were offered.
     offered: usize,
 }
@@ -122,7 +122,7 @@ impl TableBuilder {
 
     /// Only these addresses will be asked for. To be called before any symbol is offered.
     pub(crate) fn want_only(&mut self, addresses: Vec<u64>) {
-        self.wanted = Some(Wanted::new(addresses));
+        self.wanted = Some(WantedAddresses::new(addresses));
     }
 
     /// Whether the table has to have this symbol, whose name needs not be known yet, for the answers to be those of a

@@ -11,7 +11,7 @@ use object::endian::Endianness;
 use object::read::ReadRef;
 
 use crate::build_id::{build_id, same_build};
-use crate::debug_file::{self, Wanted};
+use crate::debug_file::{self, DebugFileRequest};
 use crate::elf::{Image, Segment};
 use crate::kernel;
 use crate::module::ModuleSymbols;
@@ -183,7 +183,7 @@ fn find(options: &SymbolOptions, id: &[u8], notes: &mut Vec<Note>) -> Option<Pat
             found.is_some_and(|found| same_build(id, &found))
         });
     beside.or_else(|| {
-        let wanted = Wanted {
+        let wanted = DebugFileRequest {
             path: Path::new("vmlinux"),
             build_id: Some(id),
             link: None,

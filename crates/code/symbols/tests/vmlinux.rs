@@ -185,7 +185,7 @@ fn a_kernel_without_code_says_why() {
         ..options(None)
     };
     let none = why(options(Some(vec![7; 20])), "[kernel.kallsyms]");
-    assert!(none.contains("--vmlinux"), "{none}");
+    assert!(none.contains("Give its vmlinux"), "{none}");
     let loadable = why(given(&path), "[ext4]");
     assert!(loadable.contains("loadable"), "{loadable}");
     let debug_only = dir.path().join("debug");

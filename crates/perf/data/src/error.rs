@@ -9,10 +9,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum OpenError {
     /// There is no such file.
-    #[error(
-        "no such file: {}; record one with `dioptra record -- COMMAND`, or name another with -i",
-        path.display()
-    )]
+    #[error("no such file: {}", path.display())]
     Missing {
         /// The path that was given.
         path: PathBuf,
@@ -56,9 +53,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file does not start as a perf.data file does.
-    #[error(
-        "{name} is not a perf.data file: it begins with {begins}, not with PERFILE2; name a file that `dioptra record` or `perf record` wrote"
-    )]
+    #[error("{name} is not a perf.data file: it begins with {begins}, not with PERFILE2")]
     NotPerfData {
         /// The file, or "standard input".
         name: String,

@@ -1,5 +1,6 @@
-//! Reading and writing perf.data: the files of perf record and of dioptra.
+#![doc = include_str!("../README.md")]
 //!
+//! # Where to look
 //! [`PerfData`] opens a recording (a file, a pipe, bytes, a directory of `perf record --threads`) of either byte order
 //! and any perf, and passes its records on in the order of time, borrowed from the mapped file. Damage never makes
 //! reading fail: [`ReadSummary`] says what was read and where it stopped. [`Writer`] writes files that perf reads.
@@ -22,6 +23,7 @@ mod source;
 mod summary;
 mod walk;
 mod write;
+mod zstd_stream;
 
 pub use error::{DAMAGE_LIMIT, Damage, OpenError, WriteError};
 pub use events::EventDescription;
@@ -34,4 +36,4 @@ pub use name::event_name;
 pub use read::FileRecord;
 pub use recording::{Format, PerfData};
 pub use summary::{ReadSummary, RecordCounts};
-pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer, tracing_data};
+pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer};

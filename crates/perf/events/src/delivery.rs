@@ -1,7 +1,7 @@
 //! From rings to the listener: finding each record's event, counting, parsing.
 
 use crate::attach::plan::{Plan, Planned};
-use crate::attach::{Attachment, CpuRing, Shape};
+use crate::attach::{Arrangement, Attachment, CpuRing};
 use crate::event::Count;
 use crate::listener::{self, RecordListener};
 use crate::names::software;
@@ -127,7 +127,7 @@ impl Delivery {
         let log = attachment.id_log.iter().zip(&attachment.id_owners);
         for ((index, id), owner) in log.skip(self.ids_known) {
             self.ids.insert(*id, (*index, *owner));
-            if *owner != 0 && attachment.shape == Shape::PerCore {
+            if *owner != 0 && attachment.shape == Arrangement::PerCore {
                 self.opened.insert(*owner);
             }
             if let Some(event) = self.events.get_mut(*index) {
@@ -491,9 +491,11 @@ impl Delivery {
         }
         let mut summary = self.totals.clone();
         summary.threads = match attachment.shape {
-            Shape::PerCpu => 0,
+            Arrangement::PerCpu => 0,
             // Threads are looked for; what they inherit is nothing.
-            Shape::PerThread => attachment.id_owners.iter().collect::<FxHashSet<_>>().len() as u64,
+            Arrangement::PerThread => {
+                attachment.id_owners.iter().collect::<FxHashSet<_>>().len() as u64
+            }
             _ => summary.threads + attachment.summary.threads as u64,
         };
         let sum = |lost: u64, count: &Count| lost + count.lost.unwrap_or(0);
@@ -511,7 +513,7 @@ impl Delivery {
                 let average = || tally.weight.checked_div(tally.samples);
                 total.period = self.periods[index].or_else(average);
                 total.is_time = is_clock(&event.attr);
-                total.is_per_thread = attachment.shape == Shape::PerThread
+                total.is_per_thread = attachment.shape == Arrangement::PerThread
                     || event.attr.flags.contains(AttrFlags::INHERIT);
                 total.samples = tally.samples;
                 total.throttled = tally.throttled;

@@ -48,7 +48,7 @@ pub enum Refusal {
     NoSyscall,
     /// `ENOENT`: no such event or PMU.
     #[error(
-        "this machine does not have the event; virtual machines often have no hardware counters (see `dioptra list events`)"
+        "this machine does not have the event; virtual machines often have no hardware counters"
     )]
     NotSupported,
     /// `EOPNOTSUPP`: the PMU lacks something that was asked for.
@@ -59,8 +59,8 @@ pub enum Refusal {
     CannotSample,
     /// `EOPNOTSUPP`: there are no branch records, in virtual machines most often.
     #[error(
-        "no branch stacks here, as in most virtual machines; record without them, call chains with --call-graph fp or \
-         dwarf"
+        "no branch stacks here, as in most virtual machines; sample without them, with call chains from frame pointers \
+         or copied stacks"
     )]
     NoBranchStacks,
     /// `ESRCH`: the thread ended.
@@ -75,6 +75,9 @@ pub enum Refusal {
         /// A guess at the offending option; empty where there is none.
         hint: &'static str,
     },
+    /// `EINVAL`: a combination that can be counted, but not in inherited events of this kernel.
+    #[error("this kernel refuses the combination of options ({0})")]
+    NoInheritance(NoInheritance),
     /// `E2BIG`: something that only a newer kernel knows.
     #[error("the event asks for something that only a newer kernel knows")]
     TooNew,
@@ -120,6 +123,18 @@ pub enum Refusal {
     /// Another error number.
     #[error("{0}")]
     Other(io::Error),
+}
+
+/// A thing that kernels before Linux 6.12 can't inherit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoInheritance {
+    /// A group whose members are read together.
+    #[error("counter groups cannot be inherited before Linux 6.12")]
+    Groups,
+    /// Samples that hold counter values.
+    #[error("counter values in samples cannot be inherited before Linux 6.12")]
+    Values,
 }
 
 fn paranoid_text(paranoid: Option<i32>) -> String {
@@ -230,8 +245,11 @@ impl Refusal {
             Some(libc::EOPNOTSUPP) => Refusal::CannotSample,
             Some(libc::ESRCH) => Refusal::NoThread,
             Some(libc::ENODEV | libc::ENXIO) => Refusal::CpuOffline,
-            Some(libc::EINVAL) => Refusal::Invalid {
-                hint: request.hint(),
+            Some(libc::EINVAL) => match request.inheritance_fault() {
+                Some(fault) => Refusal::NoInheritance(fault),
+                None => Refusal::Invalid {
+                    hint: request.hint(),
+                },
             },
             Some(libc::E2BIG) => Refusal::TooNew,
             Some(libc::EMFILE) => Refusal::ProcessDescriptors {
@@ -412,7 +430,7 @@ mod tests {
     fn every_error_number_has_its_cause_and_remedy() {
         for (number, says) in [
             (libc::ENOSYS, "CONFIG_PERF_EVENTS"),
-            (libc::ENOENT, "dioptra list events"),
+            (libc::ENOENT, "virtual machines"),
             (libc::EOPNOTSUPP, "modifier"),
             (libc::ESRCH, "ended"),
             (libc::ENODEV, "offline"),

@@ -1,6 +1,6 @@
 //! One open event: a descriptor that counts or samples, closed when dropped.
 
-use crate::errors::{EventError, OpenError};
+use crate::errors::{EventError, NoInheritance, OpenError};
 use crate::limits;
 use crate::names::software;
 use crate::record::ReadValues;
@@ -158,23 +158,40 @@ impl<'a> OpenRequest<'a> {
         matches!(self.target, EventTarget::Cpu(_))
     }
 
+    /// Returns the part of the request that older kernels can't inherit, unless another reason for `EINVAL` is likelier.
+    pub(crate) fn inheritance_fault(&self) -> Option<NoInheritance> {
+        let attr = &self.attr;
+        if !attr.flags.contains(AttrFlags::INHERIT) || self.group.is_some() || self.has_bad_pace() {
+            None
+        } else if attr.read_format.contains(ReadFormat::GROUP) {
+            Some(NoInheritance::Groups)
+        } else if attr.sample_type.contains(crate::SampleType::READ) {
+            Some(NoInheritance::Values)
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if the frequency or period is beyond the kernel's limits.
+    fn has_bad_pace(&self) -> bool {
+        let attr = &self.attr;
+        match attr.flags.contains(AttrFlags::FREQ) {
+            true => limits::max_sample_rate().is_some_and(|most| attr.sample_period > most),
+            false => attr.sample_period > i64::MAX.cast_unsigned(),
+        }
+    }
+
     /// Returns the likeliest of the known reasons for which kernels answer `EINVAL`; empty if none applies.
     pub(crate) fn hint(&self) -> &'static str {
         let attr = &self.attr;
-        let has = |flag| attr.flags.contains(flag);
-        if has(AttrFlags::FREQ)
-            && limits::max_sample_rate().is_some_and(|most| attr.sample_period > most)
-        {
-            "the frequency is above kernel.perf_event_max_sample_rate"
-        } else if attr.sample_period > i64::MAX.cast_unsigned() && !has(AttrFlags::FREQ) {
-            "a period is at most 9223372036854775807 events"
+        if self.has_bad_pace() {
+            match attr.flags.contains(AttrFlags::FREQ) {
+                true => "the frequency is above kernel.perf_event_max_sample_rate",
+                false => "a period is at most 9223372036854775807 events",
+            }
         } else if self.group.is_some() {
             // The leader, which has the same options, did open.
             "a group holds as many events as the PMU has counters, of one PMU besides software events"
-        } else if has(AttrFlags::INHERIT) && attr.read_format.contains(ReadFormat::GROUP) {
-            "counter groups cannot be inherited before Linux 6.12; use --no-inherit"
-        } else if has(AttrFlags::INHERIT) && attr.sample_type.contains(crate::SampleType::READ) {
-            "counter values in samples cannot be inherited before Linux 6.12; use --no-inherit"
         } else if attr.precise_ip() > 0 {
             "precise addresses"
         } else if attr.branch_sample_type != 0 {

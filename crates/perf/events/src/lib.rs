@@ -41,7 +41,6 @@ mod summary;
 mod syntax;
 mod sys;
 pub mod traps;
-mod unsampled;
 mod user_page;
 mod wakeups;
 pub mod windows;
@@ -49,7 +48,7 @@ pub mod windows;
 pub use dioptra_perfrecords::record;
 pub use dioptra_perfrecords::{
     ATTR_SIZE_IN_FILES, ATTR_SIZES, Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType,
-    U64s, event_type,
+    U64s, Unsampled, event_type,
 };
 
 pub use attach::{
@@ -59,7 +58,7 @@ pub use attach::{
 };
 pub use counter::{Counter, Group};
 pub use cpus::{CpuSet, CpuSetError};
-pub use errors::{AttachError, EventError, OpenError, Refusal, RunError};
+pub use errors::{AttachError, EventError, NoInheritance, OpenError, Refusal, RunError};
 pub use event::{Count, Event, EventTarget, OpenRequest};
 pub use features::Features;
 pub use listener::{OnSample, RecordListener, on_sample};
@@ -75,6 +74,5 @@ pub use spec::{
 };
 pub use stop::StopHandle;
 pub use summary::{EventSummary, Summary};
-pub use syntax::{EventSyntaxError, parse_events, parse_events_with};
-pub use unsampled::Unsampled;
+pub use syntax::{EventSyntaxError, SyntaxCause, parse_events, parse_events_with};
 pub use wakeups::Wakeups;

@@ -1,6 +1,6 @@
 //! Waiting for records, for the end of threads, and for CPUs that come and go.
 
-use crate::attach::{self, Attachment, Shape};
+use crate::attach::{self, Arrangement, Attachment};
 use crate::cpus::CpuSet;
 use crate::delivery::Delivery;
 use crate::listener::RecordListener;
@@ -179,7 +179,7 @@ impl FdPollReader {
         listener: &mut dyn RecordListener,
     ) {
         // Rings of threads are on no CPU, and go wherever the threads go.
-        let of_cpus = matches!(attachment.shape, Shape::PerCore | Shape::PerCpu);
+        let of_cpus = matches!(attachment.shape, Arrangement::PerCore | Arrangement::PerCpu);
         if !of_cpus || self.cpus_checked.elapsed() < CPUS_EVERY {
             return;
         }

@@ -3,7 +3,7 @@
 use crate::Attr;
 use crate::ByteOrder;
 use crate::attach::plan::Plan;
-use crate::attach::{self, AttachSummary, Attachment, AttachmentStrategy, Shape};
+use crate::attach::{self, Arrangement, AttachSummary, Attachment, AttachmentStrategy};
 use crate::delivery::Delivery;
 use crate::errors::{AttachError, RunError};
 use crate::features::Features;
@@ -380,7 +380,7 @@ impl AttachedSession {
                 delivery.last_of(attachment, own, listener);
                 attachment.close_thread(tid);
             }
-            if attachment.shape == Shape::PerThread && !self.reader.all_ended() {
+            if attachment.shape == Arrangement::PerThread && !self.reader.all_ended() {
                 if let Err(error) = attach::rescan(spec, attachment) {
                     attachment.note(AttachNote::NewThreads {
                         because: error.to_string(),

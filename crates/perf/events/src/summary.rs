@@ -1,5 +1,7 @@
 //! The totals of a session: samples, counts and losses.
 
+use dioptra_perfrecords::Unsampled;
+
 /// The totals of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,6 +43,18 @@ impl Summary {
     /// again.
     pub fn lost_untold(&self) -> u64 {
         self.lost.saturating_sub(self.lost_told)
+    }
+
+    /// Returns the events of which a good part was counted in threads that ended before their first period.
+    pub fn unsampled(&self) -> Vec<Unsampled> {
+        let of = |event: &EventSummary| {
+            let period = event.period.filter(|_| event.is_per_thread)?;
+            let lost = event.lost.unwrap_or(0).saturating_mul(period);
+            let sampled = event.sampled.saturating_add(lost);
+            let figures = (event.count, sampled);
+            Unsampled::find(&event.name, figures, period, self.threads, event.is_time)
+        };
+        self.events.iter().filter_map(of).collect()
     }
 }
 

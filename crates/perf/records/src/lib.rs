@@ -4,8 +4,10 @@ mod attr;
 mod bytes;
 pub mod names;
 pub mod record;
+mod unsampled;
 
 pub use attr::{
     ATTR_SIZE_IN_FILES, ATTR_SIZES, Attr, AttrFlags, ReadFormat, SampleType, event_type,
 };
 pub use bytes::{ByteOrder, Cursor, U64s};
+pub use unsampled::Unsampled;

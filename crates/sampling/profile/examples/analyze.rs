@@ -1,4 +1,4 @@
-//! What analyses of a recording take, for `cargo xtask bench analyze`:
+//! Measures the time that analyses of a recording take, for `cargo xtask bench analyze`:
 //!
 //! * `analyze tree FILE`: the whole tree of all events, from programs down to instruction addresses;
 //! * `analyze questions FILE`: a loaded recording, asked in several ways; how long each answer takes;
@@ -98,7 +98,7 @@ fn tree(data: &PerfData) {
     );
 }
 
-/// A question: its name, which samples, along which dimensions.
+/// A question: its name, the samples that it selects, and the dimensions of its rows.
 type Question = (&'static str, Selection, Vec<Dimension>);
 
 fn questions(data: &PerfData) {
@@ -319,7 +319,7 @@ fn code(data: &PerfData, most: usize, threads: usize) {
     );
 }
 
-/// How many functions of a module a thread takes at a time.
+/// The number of functions of one module that a thread takes at a time.
 const PART: usize = 16;
 
 /// The wanted functions of one module, by a place of each.
@@ -353,7 +353,7 @@ impl OfModule {
     }
 }
 
-/// What was found in the code.
+/// Sums over the code of all analysed functions.
 #[derive(Default)]
 struct Sums {
     functions: usize,

@@ -2,7 +2,7 @@
 
 pub(crate) use rustc_hash::FxBuildHasher;
 
-/// Mixes two integers into all bits of one: tables take their place from the low bits and a tag from the high ones,
+/// Mixes two integers into all bits of the result. Tables take a slot from the low bits and a tag from the high bits,
 /// while addresses differ in the middle.
 #[inline]
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
@@ -25,7 +25,7 @@ mod tests {
             low[(hash & 63) as usize] += 1;
             high[(hash >> 58) as usize] += 1;
         }
-        // A hundred each were even; three times as many were no hash.
+        // An even spread puts 100 values into each bucket; 300 in one would show a bad hash.
         assert!(
             low.iter().chain(&high).all(|&count| count < 300),
             "{low:?} {high:?}"

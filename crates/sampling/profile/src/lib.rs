@@ -1,14 +1,15 @@
 //! The model: processes with their mappings, call stacks, and the counts of every event.
 //!
-//! A recording is read once, in time order, into a [`Profile`]. While it is read nothing has a name: modules, stacks and
-//! threads are small numbers. [`Names`] then names each distinct location once, in parallel. [`aggregate`], [`hierarchy`] and
-//! [`call_tree`] make the rows of tables.
+//! A recording is read once, in time order, into a [`Profile`]. While it is read nothing has a name: modules, stacks
+//! and threads are small numbers. [`Names`] then names each distinct location once, in parallel. [`aggregate`],
+//! [`hierarchy`] and [`call_tree`] make the rows of tables.
 //!
 //! Weights are exact sums of the samples' periods. Callers compute ratios when they show them.
 //!
-//! The folders follow the way of a sample: `loading` reads records, `processes` knows who ran and what was mapped, `stacks`
-//! and `counts` hold what was counted, `naming` names locations, `rows` makes tables, `selecting` counts a part again.
-//! [`branches`] and [`memory`] analyse what samples record besides their location.
+//! The folders follow the path of a sample. `loading` reads records. `processes` follows tasks and their mappings.
+//! `stacks` and `counts` hold the counted stacks and their counts. `naming` names locations, `rows` makes tables, and
+//! `selecting` counts a part again. [`branches`] and [`memory`] analyse the data that samples record beside their
+//! location.
 
 pub mod branches;
 mod counts;
@@ -25,7 +26,7 @@ mod stacks;
 pub use counts::counter::Count;
 pub use counts::estimate::Estimate;
 pub use counts::multiplex::Multiplexing;
-pub use counts::sample_keys::{Part, PartId, Parts};
+pub use counts::sample_keys::{SampleKey, SampleKeyId, SampleKeys};
 pub use loading::details::DroppedDetails;
 pub use loading::load::LoadOptions;
 pub use loading::losses::Losses;

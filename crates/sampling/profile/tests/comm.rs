@@ -2,7 +2,7 @@
 
 use dioptra_perfdata::PerfData;
 use dioptra_profile::{
-    Dimension, HierarchyOptions, LoadOptions, LoadPlan, Names, Part, Profile, hierarchy,
+    Dimension, HierarchyOptions, LoadOptions, LoadPlan, Names, Profile, SampleKey, hierarchy,
 };
 use dioptra_testprograms::{self as programs, need_shared_data, or_skip};
 use std::collections::BTreeMap;
@@ -72,14 +72,14 @@ fn ours(path: &Path) -> Option<Vec<Table>> {
             }
             let thread = found.row(row.parent.unwrap());
             let comm = found.row(thread.parent.unwrap());
-            let part = Part {
+            let sample_key = SampleKey {
                 thread: Some(thread.key),
                 image: None,
                 comm: (comm.key != u32::MAX).then_some(comm.key),
                 cpu: None,
             };
             let key = (
-                profile.tasks().comm_of(part),
+                profile.tasks().comm_of(sample_key),
                 profile.modules().get(row.key).label.clone(),
             );
             *table.entry(key).or_default() += found.count(index, 0).own.samples;

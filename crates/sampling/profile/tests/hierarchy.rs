@@ -15,7 +15,7 @@ use support::{Records, USER, attr, event};
 
 const OTHER: u64 = 78;
 
-/// What happens next in a recording.
+/// The next thing that happens in a recording.
 #[derive(Clone, Debug)]
 enum Step {
     Sample {
@@ -140,7 +140,7 @@ fn keys(
     sample: &LoggedSample,
     frame: FrameId,
 ) -> Vec<u32> {
-    let part = profile.parts().get(sample.part);
+    let part = profile.sample_keys().get(sample.sample_key);
     let tasks = profile.tasks();
     let thread = &tasks.threads()[part.thread.unwrap() as usize];
     levels
@@ -290,7 +290,7 @@ proptest! {
             let mut expected = Vec::new();
             all.samples(|sample| {
                 let time = sample.elapsed.unwrap();
-                let thread = whole.parts().get(sample.part).thread.unwrap();
+                let thread = whole.sample_keys().get(sample.sample_key).thread.unwrap();
                 let process = whole.tasks().threads()[thread as usize].process;
                 let pid = whole.tasks().processes()[process as usize].pid;
                 let leaf = if call_chains {

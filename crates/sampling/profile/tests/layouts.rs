@@ -1,4 +1,5 @@
-//! Programs linked in every way say where their functions lie: what they say and the kernel mapped is what we name.
+//! Checks the names of functions in programs linked in every way, against the addresses that the programs print and the
+//! kernel mapped.
 
 mod support;
 
@@ -13,7 +14,7 @@ use support::{ID, Records};
 
 const PID: u32 = 5;
 
-/// What `addresses` printed.
+/// The output of the program `addresses`, and the profile made of it.
 struct Told {
     profile: Profile,
     /// The functions in the order of their samples, each with its address.
@@ -68,7 +69,7 @@ fn run(program: &Path, arguments: &[&str]) -> Told {
     }
 }
 
-/// Each function's weight, by the program and module it was found in.
+/// Returns each function's weight, by the program and module it was found in.
 fn found(profile: &Profile) -> Vec<(String, String, String, u64)> {
     let names = Names::find(profile, SymbolOptions::default());
     let levels = [Dimension::Program, Dimension::Module, Dimension::Function];

@@ -184,13 +184,14 @@ fn fields_add_up_by_instruction() {
     let sources = first.sources();
     assert_eq!((sources[0].0.0, sources[0].1.sum), (load, 50));
     assert_eq!(sources.len(), 3);
-    // By physical address one line and, of two sizes, two pages; else by address.
+    // By physical address it has one line and, with two page sizes, two pages. Without physical addresses the virtual
+    // ones count.
     assert_eq!((first.lines().count, first.pages().count), (1.0, 2.0));
     assert_eq!((second.lines().count, second.pages().count), (2.0, 1.0));
     assert_eq!(first.data_page_sizes(), [(4096, 2), (1 << 21, 1)]);
     assert_eq!(first.code_page_sizes(), [(4096, 4)]);
 
-    // Those of chosen places are kept; of chosen threads nothing is known.
+    // A selection of places keeps their memory samples; a selection of threads drops all of them.
     assert_eq!(profile.dropped(), Default::default());
     let second_frame = places[1].0;
     let leaves = (0..profile.frames().len() as u32).map(|frame| frame == second_frame);

@@ -16,7 +16,7 @@ use support::{ID, Records, SECOND, event, full, reading};
 /// Ten milliseconds, in nanoseconds.
 const TEN_MS: u64 = 10_000_000;
 
-/// Value and variance of each module's estimate.
+/// Returns the value and variance of each module's estimate.
 fn estimates(profile: &Profile, event: usize) -> Vec<(String, f64, f64)> {
     let options = HierarchyOptions {
         estimates: true,
@@ -52,7 +52,7 @@ fn each_sample_is_scaled_by_its_own_interval() {
     records.sample(ID, (5, 5), a, 30, &[50, 700 * TEN_MS, 300 * TEN_MS]);
     // Another counter of the event, on another CPU, has intervals of its own.
     records.sample(SECOND, (5, 5), b, 7, &[7, 1000 * TEN_MS, 1000 * TEN_MS]);
-    // Times that go back say nothing.
+    // Times that go back are ignored.
     records.sample(ID, (5, 5), b, 1, &[51, 600 * TEN_MS, 200 * TEN_MS]);
     let events = [event("cycles", reading(ReadFormat::empty()), &[ID, SECOND])];
     let profile = records.load_with(&events, &full());
@@ -110,7 +110,8 @@ fn intervals_shorter_than_turns_are_scaled_by_many_of_them() {
     let profile = records.load_with(&events, &full());
     let cycles = &profile.events()[0];
     assert_eq!(cycles.total().weight, count);
-    // Of all time but what changing counters takes, it would have counted 1 a microsecond.
+    // Running all the time, except while the kernel changes counters, it would have counted 1 a microsecond: twice as
+    // much.
     let truth = 2.0 * count as f64;
     let estimate = cycles.total_estimate().value;
     assert!(

@@ -1,8 +1,8 @@
-//! What a machine's counters can count, alone and at once, found out by counting for a moment.
+//! The events that a machine's counters can count, alone and at once, found out by counting for a moment.
 //!
-//! The kernel takes a group whose events each have a counter, and refuses one that can never have them all; but one
-//! that only misses the counter of a watchdog or of another profiler is taken and never counts. So a group is tried:
-//! opened where the target will be watched, and run until it has counted.
+//! The kernel takes a group whose events each have a counter, and refuses a group that can never have them all. A
+//! group that only misses the counter of a watchdog or of another profiler is taken and never counts. So a group is
+//! tried: opened where the target will be watched, and run until it has counted.
 
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::{
@@ -11,30 +11,30 @@ use dioptra_perfevents::{
 };
 use std::time::{Duration, Instant};
 
-/// How long a group may take until it has counted. Others that use the counters have their turn meanwhile.
+/// The time that a group may take until it has counted. Other users of the counters have their turn meanwhile.
 const PATIENCE: Duration = Duration::from_millis(30);
 
 /// The period of events that are tried, in events or nanoseconds.
 const RARELY: u64 = 1 << 30;
 
-/// More general counters than any CPU has.
+/// The most general counters that are tried; no CPU has more.
 const MOST_COUNTERS: usize = 64;
 
-/// `PERF_COUNT_HW_BRANCH_INSTRUCTIONS` and `PERF_COUNT_HW_CACHE_REFERENCES`: what any general counter of most CPUs
-/// counts, and no fixed one.
+/// `PERF_COUNT_HW_BRANCH_INSTRUCTIONS` and `PERF_COUNT_HW_CACHE_REFERENCES`: events that any general counter of most
+/// CPUs counts, and no fixed one.
 const GENERAL_EVENTS: [u64; 2] = [4, 2];
 
-/// With how many other events counters are counted: some events are for one counter only.
+/// The number of other events with which counters are counted; several, because some events are for one counter only.
 const OTHERS_TRIED: usize = 3;
 
-/// What came of trying to count events as one group.
+/// The result of trying to count events as one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// They were counted.
+    /// The events were counted.
     Counted,
-    /// Not all at once. A single event: its counter was in use all the time.
+    /// The events cannot be counted at once; a single event's counter was in use all the time.
     NotAtOnce,
-    /// A single event: it cannot be counted, for this reason (with its remedy).
+    /// A single event cannot be counted, for this reason (with its remedy).
     Refused(String),
 }
 
@@ -51,21 +51,21 @@ pub struct MachineCounters {
 }
 
 impl MachineCounters {
-    /// As they count for single threads.
+    /// Returns the counters as they count for single threads.
     pub fn of_threads() -> MachineCounters {
         MachineCounters {
             target: EventTarget::CALLER,
         }
     }
 
-    /// As they count for all that runs on a CPU.
+    /// Returns the counters as they count for all that runs on a CPU.
     pub fn of_cpu(cpu: u32) -> MachineCounters {
         MachineCounters {
             target: EventTarget::Cpu(cpu),
         }
     }
 
-    /// Opens an event as a session would, with less where it must do with less.
+    /// Opens an event as a session would: without the kernel's part, or with less precision, where it must.
     fn open(&self, spec: &EventSpec, leader: Option<&Event>) -> Result<Event, String> {
         let mut attr = Attr {
             read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
@@ -73,7 +73,8 @@ impl MachineCounters {
             ..spec.attr.clone()
         };
         attr.flags.set(AttrFlags::DISABLED, leader.is_none());
-        // That it samples matters to what can be counted; how often does not, and would cost.
+        // Whether the event samples matters to the counters that it needs. The rate does not, and sampling would
+        // cost.
         attr.branch_sample_type = 0;
         attr.flags.remove(AttrFlags::FREQ);
         if attr.sample_period > 0 {
@@ -128,7 +129,7 @@ impl Counters for MachineCounters {
         let ran = leader.enable_group().and_then(|()| {
             let end = Instant::now() + PATIENCE;
             loop {
-                // Reading is work of this thread: it is counted.
+                // Reading is work of this thread, so it is counted.
                 let count = leader.read()?;
                 if count.time_running.is_none_or(|time| time > 0) {
                     return Ok(true);
@@ -147,7 +148,8 @@ impl Counters for MachineCounters {
     }
 }
 
-/// Whether the event takes one of the CPU's counters. The kernel counts the others itself, as many as are asked for.
+/// Returns whether the event takes one of the CPU's counters. All other events are counted by the kernel itself, as
+/// many as are asked for.
 pub fn takes_a_counter(attr: &Attr) -> bool {
     !matches!(
         attr.kind,
@@ -155,7 +157,7 @@ pub fn takes_a_counter(attr: &Attr) -> bool {
     ) && !dioptra_perfevents::names::pmu::is_probe(attr.kind)
 }
 
-/// Whether a count without the kernel's part would always be zero.
+/// Returns whether a count without the kernel's part would always be zero.
 fn happens_in_the_kernel_only(attr: &Attr) -> bool {
     attr.kind == event_type::SOFTWARE
         && matches!(
@@ -164,7 +166,7 @@ fn happens_in_the_kernel_only(attr: &Attr) -> bool {
         )
 }
 
-/// Why an event cannot be counted; `None` if it can.
+/// Returns why an event cannot be counted; `None` if it can.
 pub fn refusal(event: &EventSpec, counters: &mut dyn Counters) -> Option<String> {
     match counters.try_group(&[event]) {
         Trial::Counted => None,
@@ -175,8 +177,9 @@ pub fn refusal(event: &EventSpec, counters: &mut dyn Counters) -> Option<String>
     }
 }
 
-/// How many events of any kind can be counted at once: the general counters that are free. Tried with events of the
-/// kernel's and with the first of `others`, which should need a general counter. `None` if none of them can be counted.
+/// Returns the number of general counters that are free: so many events of any kind can be counted at once. Two
+/// events that the kernel defines are tried, and the first ones of `others`, which should need a general counter.
+/// Returns `None` if none of them can be counted.
 pub fn general_counters(others: &[&EventSpec], counters: &mut dyn Counters) -> Option<usize> {
     let generic = GENERAL_EVENTS.map(|config| {
         let attr = Attr {
@@ -197,8 +200,8 @@ pub fn general_counters(others: &[&EventSpec], counters: &mut dyn Counters) -> O
     (most > 0).then_some(most)
 }
 
-/// Splits groups, of indices into `events`, where they cannot be counted at once. What stood together stays together
-/// as far as it can; events that need no counter stand alone, for in a group they would wait for its turn.
+/// Splits groups, of indices into `events`, where they cannot be counted at once. Events of one group stay together
+/// as far as they can. Events that need no counter stand alone, since in a group they would wait for its turn.
 pub fn schedulable(
     events: &[EventSpec],
     groups: &[Vec<usize>],
@@ -235,7 +238,7 @@ pub fn schedulable(
             }
         }
     }
-    // A part of another group has no turn of its own to wait for.
+    // A group that is part of another one needs no turn of its own.
     let mut kept: Vec<Vec<usize>> = Vec::new();
     at_once.sort_by_key(|group| std::cmp::Reverse(group.len()));
     for group in at_once {
@@ -254,41 +257,41 @@ fn can_count(events: &[EventSpec], group: &[usize], counters: &mut dyn Counters)
     group.len() < 2 || counters.try_group(&group) == Trial::Counted
 }
 
-/// Whether groups have to take turns on the counters.
+/// The need of groups to take turns on the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
     /// One group at most needs counters.
     None,
-    /// They do, and samples tell for how long their counter ran, so that counts can be scaled.
+    /// Several groups need counters. Samples say for how long their counter ran, so that counts can be scaled.
     Told,
-    /// They do, and samples cannot tell it.
+    /// Several groups need counters, and samples cannot say for how long their counter ran.
     Untold(WhyUntold),
 }
 
-/// Why samples cannot tell for how long their counter ran.
+/// The reason why samples cannot say for how long their counter ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyUntold {
-    /// This kernel (before Linux 6.12) cannot tell it where threads inherit events.
+    /// This kernel (before Linux 6.12) cannot say it where threads inherit events.
     Kernel,
-    /// A thread has a counter for each CPU, all enabled wherever it runs, and nothing but inheritance marks these in a
+    /// A thread has a counter for each CPU, all enabled wherever it runs, and only inheritance marks such events in a
     /// file.
     NotInherited,
 }
 
-/// Whose counters take turns.
+/// The target whose counters take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// All that runs on CPUs.
     Cpus,
-    /// Threads, and those that they create.
+    /// Threads, and the threads that they create.
     Threads {
-        /// Whether these inherit the events.
+        /// Whether created threads inherit the events.
         inherit: bool,
     },
 }
 
-/// Where several groups need counters, lets their samples tell for how long these were enabled and for how long they
-/// ran.
+/// Makes samples say for how long their event was enabled and for how long it ran, where several groups need
+/// counters.
 pub fn tell_turns(groups: &mut [EventGroup], watched: Watched) -> Turns {
     let needs_counters = |group: &EventGroup| {
         group
@@ -318,7 +321,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A machine of so many counters, on which some events cannot be counted, and others only on its counter 0.
+    /// A machine with this many counters, on which some events cannot be counted, and others only on its counter 0.
     struct Machine {
         counters: usize,
         unknown: BTreeSet<u64>,
@@ -454,7 +457,7 @@ mod tests {
             .open()
             .is_ok();
         assert_eq!(alone == Trial::Counted, opens, "{alone:?}");
-        // No machine has it.
+        // No machine has this event.
         let none = event(event_type::HARDWARE, 99);
         assert!(refusal(&none, &mut own).is_some());
         if opens {

@@ -1,4 +1,4 @@
-//! Why a recording failed.
+//! The errors of a recording.
 
 use crate::extension::ExtensionError;
 use dioptra_perfdata::WriteError;
@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a recording failed.
+/// The reason why a recording failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -35,7 +35,7 @@ pub enum RecordError {
     Section {
         /// The recording's file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Signals can't be received.
@@ -45,11 +45,11 @@ pub enum RecordError {
     #[error("describing what runs already: {0}; is /proc mounted?")]
     Existing(io::Error),
     /// The file can't be created.
-    #[error("creating {}: {source}; give another file with -o", .path.display())]
+    #[error("creating {}: {source}", .path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file can't be written.
@@ -57,26 +57,16 @@ pub enum RecordError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: WriteError,
     },
 }
 
-impl RecordError {
-    /// The exit status for it: 126 and 127 if the command could not be executed, else 125.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            RecordError::Command(error) => error.exit_code(),
-            _ => 125,
-        }
-    }
-}
-
-/// Why a made-up record was not written.
+/// The reason why a made-up record was not written.
 pub(crate) enum SinkError {
-    /// The file.
+    /// The file could not be written.
     Write(WriteError),
-    /// What it was to be made of could not be read.
+    /// The files under `/proc` that the record describes could not be read.
     Existing(io::Error),
 }
 
@@ -87,7 +77,7 @@ impl From<io::Error> for SinkError {
 }
 
 impl SinkError {
-    /// The same as an error of the recording in the file `path`.
+    /// Returns the same error as an error of the recording in the file `path`.
     pub fn of(self, path: &Path) -> RecordError {
         match self {
             SinkError::Write(source) => RecordError::Write {

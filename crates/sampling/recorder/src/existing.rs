@@ -1,8 +1,8 @@
 //! Records of what existed before the recording: tasks, their mappings, the kernel.
 //!
-//! The kernel tells only what changes. So for targets that run already, COMM, FORK and MMAP2 records are made up from
-//! `/proc`, with time 0: they sort before everything the kernel tells. They are made after the events are open, so that
-//! a change is told by at least one of the two; told by both does no harm.
+//! The kernel reports only changes. So for targets that run already, COMM, FORK and MMAP2 records are made up from
+//! `/proc`, with time 0: they sort before all records of the kernel. They are made after the events are open, so that
+//! the kernel or `/proc` reports each change. A change that both report does no harm.
 
 use crate::kernel::{self, KernelText};
 use dioptra_perfevents::record::{Misc, RecordType};
@@ -26,7 +26,7 @@ pub struct Synthesizer<'a, W> {
     id: u64,
     write: W,
     record: Vec<u8>,
-    /// Of the records, in nanoseconds of the events' clock; 0 is before everything.
+    /// The time of the records, in nanoseconds of the events' clock; 0 is before everything.
     time: u64,
     data_mappings: bool,
 }
@@ -35,7 +35,7 @@ impl<'a, W, E> Synthesizer<'a, W>
 where
     W: FnMut(&[u8]) -> Result<(), E>,
 {
-    /// Records will look as if the event of `attr` with this `id` had told them.
+    /// Makes records look as if the event of `attr` with this `id` had reported them.
     pub fn new(attr: &'a Attr, id: u64, write: W) -> Self {
         Synthesizer {
             attr,
@@ -47,27 +47,27 @@ where
         }
     }
 
-    /// Whether mappings that are not executable are described too. Default: no.
+    /// Sets whether mappings that are not executable are described too. Default: no.
     #[must_use]
     pub fn data_mappings(mut self, wanted: bool) -> Self {
         self.data_mappings = wanted;
         self
     }
 
-    /// The same with records of `time`, in nanoseconds of the events' clock: a description in the middle of a
-    /// recording. It has no FORK records, since most of what it describes is known already.
+    /// Gives records the `time`, in nanoseconds of the events' clock, for a description in the middle of a recording.
+    /// Such a description has no FORK records, since most tasks are known already.
     #[must_use]
     pub fn at(mut self, time: u64) -> Self {
         self.time = time;
         self
     }
 
-    /// The kernel and its modules.
+    /// Describes the kernel and its modules.
     ///
-    /// Returns whether their addresses are known; `release` is the running kernel's (`uname -r`).
+    /// Returns whether their addresses are known. `release` is the running kernel's (`uname -r`).
     ///
     /// # Errors
-    /// Of `write`.
+    /// The errors of `write`.
     pub fn kernel(&mut self, release: &str) -> Result<bool, E> {
         let Some(KernelText {
             reference,
@@ -95,10 +95,10 @@ where
         Ok(true)
     }
 
-    /// All processes of the machine, and the idle task.
+    /// Describes all processes of the machine, and the idle task.
     ///
     /// # Errors
-    /// Of `write`, or of listing `/proc`.
+    /// The errors of `write`, or of listing `/proc`.
     pub fn machine(&mut self) -> Result<(), E>
     where
         E: From<io::Error>,
@@ -110,10 +110,10 @@ where
         Ok(())
     }
 
-    /// The processes of these tasks (processes or threads), each once.
+    /// Describes the processes of these tasks (processes or threads), each once.
     ///
     /// # Errors
-    /// Of `write`.
+    /// The errors of `write`.
     pub fn tasks(&mut self, tids: &[u32]) -> Result<(), E> {
         let pids: BTreeSet<u32> = tids
             .iter()
@@ -122,10 +122,10 @@ where
         pids.into_iter().try_for_each(|pid| self.process(pid))
     }
 
-    /// A process and all that descend from it now.
+    /// Describes a process and all processes that descend from it now.
     ///
     /// # Errors
-    /// Of `write`, or of listing `/proc`.
+    /// The errors of `write`, or of listing `/proc`.
     pub fn family(&mut self, pid: u32) -> Result<(), E>
     where
         E: From<io::Error>,
@@ -149,16 +149,16 @@ where
         family.into_iter().try_for_each(|pid| self.process(pid))
     }
 
-    /// A process: its threads and its executable mappings, or all of them. Writes nothing if it is gone.
+    /// Describes a process: its threads, and its executable mappings or all of them. Writes nothing if it is gone.
     ///
     /// # Errors
-    /// Of `write`.
+    /// The errors of `write`.
     pub fn process(&mut self, pid: u32) -> Result<(), E> {
         let Some(parents) = procfs::parents(pid) else {
             return Ok(());
         };
         let mut threads = procfs::threads(pid);
-        // The main thread first: it is what its siblings descend from.
+        // The main thread comes first, since its siblings descend from it.
         threads.sort_by_key(|tid| (*tid != pid, *tid));
         for tid in threads {
             let Some(name) = procfs::comm(pid, tid) else {
@@ -234,10 +234,10 @@ where
         self.finish(KERNEL_PID, 0)
     }
 
-    /// A loss that the kernel counted but told of in no record: `count` records.
+    /// Writes a LOST record of `count` records, a loss that the kernel counted but reported in no record.
     ///
     /// # Errors
-    /// Of `write`.
+    /// The errors of `write`.
     pub fn lost(&mut self, count: u64) -> Result<(), E> {
         self.start(RecordType::LOST, 0);
         self.put(&self.id.to_ne_bytes());
@@ -249,7 +249,7 @@ where
         self.record.clear();
         self.put(&kind.0.to_ne_bytes());
         self.put(&Misc(misc).0.to_ne_bytes());
-        // The size follows when it is known.
+        // `finish` sets the size.
         self.put(&[0; 2]);
     }
 
@@ -257,7 +257,8 @@ where
         self.record.extend_from_slice(bytes);
     }
 
-    /// A name with a NUL, filled up to eight bytes. No path is longer than a page, so no record outgrows its size field.
+    /// Appends a name with a NUL, filled up to eight bytes. No path is longer than a page, so no record outgrows its
+    /// size field.
     fn name(&mut self, name: &[u8]) {
         const LONGEST: usize = 4096;
         self.put(&name[..name.len().min(LONGEST)]);
@@ -274,7 +275,7 @@ where
             } else {
                 task.rotate_left(32)
             };
-            // In the order of `struct sample_id`; CPU and clone are 0.
+            // The fields have the order of `struct sample_id`; CPU and stream are 0.
             for (field, value) in [
                 (SampleType::TID, task),
                 (SampleType::TIME, self.time),
@@ -288,7 +289,7 @@ where
                 }
             }
         }
-        // At most a name, and a few numbers.
+        // The record holds at most a name and a few numbers, so its size fits.
         let size = u16::try_from(self.record.len()).unwrap_or(u16::MAX);
         self.record[6..8].copy_from_slice(&size.to_ne_bytes());
         (self.write)(&self.record)
@@ -313,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Lets `make` write, and parses all that it wrote.
+    /// Lets `make` write records, and passes each to `see`.
     fn check(
         make: impl FnOnce(&mut Synthesizer<'_, &mut dyn FnMut(&[u8]) -> io::Result<()>>),
         mut see: impl FnMut(Record<'_>),

@@ -10,15 +10,15 @@ use std::path::Path;
 /// The error of an extension.
 pub type ExtensionError = Box<dyn Error + Send + Sync>;
 
-/// Something that opens events of its own beside a recording's session, and adds their records and a feature section to
-/// the file.
+/// An extension of a recording, which opens events of its own beside the session, and adds their records and a
+/// feature section to the file.
 ///
 /// The recorder calls [`attach`](Self::attach) once the session's events are open, [`start`](Self::start) when they are
 /// enabled, [`round`](Self::round) whenever it reads rings, [`stop`](Self::stop) at the end, then `round` once more,
 /// [`section`](Self::section), and [`complete`](Self::complete) when the file is complete.
 pub trait RecordExtension {
-    /// Returns events that the session counts over the whole target and run, without samples. The file does not describe
-    /// them; [`section`](Self::section) gets their counts.
+    /// Returns events that the session counts over the whole target and run, without samples. The file does not
+    /// describe them; [`section`](Self::section) gets their counts.
     fn counted_groups(&self) -> Vec<EventGroup>;
 
     /// Opens the extension's events.
@@ -30,7 +30,8 @@ pub trait RecordExtension {
     /// Returns the events as the file describes them, with the ids known so far.
     fn events(&self) -> &[AttachedEvent];
 
-    /// Returns the descriptions of the events' groups. Indices count the file's events, of which the session's come first.
+    /// Returns the descriptions of the events' groups. Indices count the file's events; the session's events come
+    /// first.
     fn group_descriptions(&self) -> Vec<GroupDescription>;
 
     /// Enables the events.
@@ -66,14 +67,14 @@ pub trait RecordExtension {
     /// The section cannot be made. The recording fails; records written before can be read.
     fn section(&mut self, end: &RecordingEnd<'_>) -> io::Result<(Feature, Vec<u8>)>;
 
-    /// Returns the number of records that its rings had no room for.
+    /// Returns the number of records for which its rings had no room.
     fn lost(&self) -> u64;
 
-    /// Removes what would be missed only if the recorder were killed: the file is complete.
+    /// Removes files that are needed only if the recorder is killed. The recording's file is complete by now.
     fn complete(&mut self);
 }
 
-/// The recording that an extension opens its events for.
+/// The recording for which an extension opens its events.
 pub struct ExtensionTarget<'a> {
     /// The session, as it was asked for.
     pub session: &'a SessionSpec,
@@ -95,7 +96,7 @@ pub struct RecordingEnd<'a> {
     pub counted: Vec<CountedEvent<'a>>,
     /// Whether the target is tasks, not CPUs.
     pub of_threads: bool,
-    /// When the events were enabled and disabled, in nanoseconds of their clock.
+    /// The times at which the events were enabled and disabled, in nanoseconds of their clock.
     pub span: (u64, u64),
 }
 

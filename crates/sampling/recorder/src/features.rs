@@ -1,4 +1,4 @@
-//! What a recording's file states beside its records.
+//! The features of a recording's file: the facts that it states beside its records.
 
 use crate::machine::Machine;
 use crate::modules::ModuleBuildId;
@@ -33,7 +33,7 @@ impl Clocks {
     }
 }
 
-/// Nanoseconds of the events' clock.
+/// Returns the time of the events' clock in nanoseconds.
 pub(crate) fn monotonic_time() -> u64 {
     time_of(libc::CLOCK_MONOTONIC)
 }
@@ -51,7 +51,7 @@ fn time_of(clock: libc::clockid_t) -> u64 {
         .saturating_add(time.tv_nsec.unsigned_abs())
 }
 
-/// The features of a recording of `events`.
+/// Returns the features of a recording of `events`.
 pub(crate) fn to_write(
     machine: &Machine,
     spec: &RecordSpec,
@@ -93,7 +93,7 @@ pub(crate) fn to_write(
     }
 }
 
-/// Descriptions of the recording's tracepoints; `None` where there are none.
+/// Returns descriptions of the recording's tracepoints; `None` where there are no tracepoints.
 pub(crate) fn tracing_data(events: &[AttachedEvent]) -> Option<io::Result<Vec<u8>>> {
     let tracepoints = events
         .iter()
@@ -111,7 +111,7 @@ fn build_id(module: ModuleBuildId) -> BuildId {
     }
 }
 
-/// The groups of more than one event.
+/// Returns the groups of more than one event.
 fn groups(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<GroupDescription> {
     let mut first = 0;
     let mut groups = Vec::new();
@@ -129,7 +129,7 @@ fn groups(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<GroupDescription> 
     groups
 }
 
-/// The machine's PMUs; none where sysfs can't be read.
+/// Returns the machine's PMUs; none where sysfs can't be read.
 fn pmus() -> Vec<PmuMapping> {
     let Ok(folder) = fs::read_dir("/sys/bus/event_source/devices") else {
         return Vec::new();

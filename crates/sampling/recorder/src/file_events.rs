@@ -1,21 +1,21 @@
-//! The events of a session that the file describes: all that sample, not those that only count for an extension.
+//! The events of a session that the file describes: all that sample, but no events that only count for an extension.
 
 use crate::spec::RecordSpec;
 use dioptra_perfevents::{AttachedEvent, Attr, event_type};
 
-/// Whether an event of the session only counts, for an extension: the file does not describe it.
+/// Returns whether an event of the session only counts, for an extension. The file does not describe such events.
 pub(crate) fn is_counting(spec: &RecordSpec, event: &AttachedEvent) -> bool {
     let sampling: usize = spec.groups.iter().map(|group| group.events.len()).sum();
     event.spec.is_some_and(|index| index >= sampling)
 }
 
-/// The session's events that the file has.
+/// Returns the session's events that the file has.
 pub(crate) fn recorded(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<AttachedEvent> {
     let has = |event: &&AttachedEvent| !is_counting(spec, event);
     events.iter().filter(has).cloned().collect()
 }
 
-/// Where each of the session's events stands in the file.
+/// Returns the index in the file of each of the session's events; `None` where the file lacks it.
 pub(crate) fn file_indices(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<Option<usize>> {
     let mut next = 0..;
     events
@@ -30,7 +30,7 @@ pub(crate) fn file_indices(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<O
         .collect()
 }
 
-/// Whether an event occurs whenever its target runs.
+/// Returns whether an event occurs whenever its target runs.
 pub(crate) fn passes_with_time(attr: &Attr) -> bool {
     // PERF_COUNT_HW_CPU_CYCLES; PERF_COUNT_SW_CPU_CLOCK and _TASK_CLOCK.
     (attr.kind == event_type::HARDWARE && attr.config == 0)

@@ -1,4 +1,4 @@
-//! Where the kernel and its modules lie, and which builds they are.
+//! The addresses of the kernel and its modules, and their build ids.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// The kernel's text in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// The symbol at its start, by which a reader tells how far the kernel has moved: `_text` or `_stext`.
+    /// The symbol at its start, from which a reader computes how far the kernel has moved: `_text` or `_stext`.
     pub reference: &'static str,
-    /// First address.
+    /// The first address.
     pub start: u64,
-    /// One past the last address.
+    /// The address behind the last one.
     pub end: u64,
 }
 
@@ -21,9 +21,9 @@ pub struct KernelText {
 pub struct KernelModule {
     /// Its name, such as `ext4`.
     pub name: String,
-    /// First address.
+    /// The first address.
     pub start: u64,
-    /// Bytes.
+    /// The size in bytes.
     pub length: u64,
 }
 
@@ -40,7 +40,7 @@ fn text_in(mut kallsyms: impl BufRead) -> Option<KernelText> {
         if kallsyms.read_until(b'\n', &mut line).ok()? == 0 {
             break;
         }
-        // Modules and BPF programs follow the kernel itself; all lines before are `address type name`.
+        // Modules and BPF programs follow the kernel itself; all lines before them are `address type name`.
         let text = line.trim_ascii_end();
         let slot = if text.ends_with(b" _text") {
             0
@@ -71,12 +71,12 @@ fn text_in(mut kallsyms: impl BufRead) -> Option<KernelText> {
     })
 }
 
-/// The loaded modules; none where their addresses are hidden, or where the kernel knows no modules.
+/// Returns the loaded modules; none where their addresses are hidden, or where the kernel knows no modules.
 pub fn modules() -> Vec<KernelModule> {
     parse_modules(&fs::read_to_string("/proc/modules").unwrap_or_default())
 }
 
-/// `ext4 1044480 1 mbcache,jbd2, Live 0xffffffffc0400000`
+/// Parses lines such as `ext4 1044480 1 mbcache,jbd2, Live 0xffffffffc0400000`.
 fn parse_modules(text: &str) -> Vec<KernelModule> {
     let parse = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -93,31 +93,31 @@ fn parse_modules(text: &str) -> Vec<KernelModule> {
     text.lines().filter_map(parse).collect()
 }
 
-/// The files of modules by name, from the `modules.dep` of a kernel release.
+/// Returns the files of modules by name, from the `modules.dep` of a kernel release.
 pub fn module_files(release: &str) -> HashMap<String, PathBuf> {
     let folder = Path::new("/lib/modules").join(release);
     let list = fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
     parse_module_files(&folder, &list)
 }
 
-/// `kernel/fs/ext4/ext4.ko.xz: kernel/fs/jbd2/jbd2.ko.xz …`
+/// Parses lines such as `kernel/fs/ext4/ext4.ko.xz: kernel/fs/jbd2/jbd2.ko.xz …`.
 fn parse_module_files(folder: &Path, list: &str) -> HashMap<String, PathBuf> {
     let parse = |line: &str| {
         let (path, _) = line.split_once(':')?;
         let file = path.rsplit('/').next()?;
         let (name, _) = file.split_once(".ko")?;
-        // The kernel's names have underscores where the file's may have dashes.
+        // Names in the kernel have underscores where file names may have dashes.
         Some((name.replace('-', "_"), folder.join(path)))
     };
     list.lines().filter_map(parse).collect()
 }
 
-/// The kernel's build id, if it tells.
+/// Returns the kernel's build id, if the kernel has one.
 pub fn build_id() -> Option<Vec<u8>> {
     build_id_in_notes(&fs::read("/sys/kernel/notes").ok()?)
 }
 
-/// The GNU build id among ELF notes in native byte order.
+/// Returns the GNU build id among ELF notes in native byte order.
 pub(crate) fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     const NT_GNU_BUILD_ID: u32 = 3;
     while !notes.is_empty() {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn this_kernels_build_id_is_the_one_that_readelf_would_show() {
-        // Twenty bytes of SHA-1 on every distribution; a kernel without the file has none.
+        // The id is twenty bytes of SHA-1 on every distribution; a kernel without the file has none.
         if let Some(id) = build_id() {
             assert!(!id.is_empty() && id.len() <= 20, "{id:?}");
         }

@@ -1,9 +1,9 @@
-//! Starts or attaches to targets and writes what they did to a perf.data file.
+//! Starts or attaches to targets, and writes a recording of them to a perf.data file.
 //!
-//! [`record::record`] does it all, as a [`spec::RecordSpec`] says, and returns an [`outcome::Outcome`]. It stands on
-//! `dioptra-perfevents` for the events and on `dioptra-perfdata` for the file; what is its own is the order of things
-//! (see [`mod@record`]), the command that is held until its events are open ([`dioptra_processes::command`]), and the description of what
-//! existed before ([`existing`]).
+//! [`record::record`] makes a recording, as a [`spec::RecordSpec`] describes it, and returns an [`outcome::Outcome`].
+//! `dioptra-perfevents` opens the events and `dioptra-perfdata` writes the file. This crate adds the order of steps
+//! (see [`mod@record`]), the command that is held until its events are open ([`dioptra_processes::command`]), and the
+//! description of all that existed before ([`existing`]).
 
 pub mod counters;
 mod error;

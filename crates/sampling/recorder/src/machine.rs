@@ -1,4 +1,4 @@
-//! Facts of the machine that a recording states.
+//! The facts about the machine that a recording states.
 
 use std::ffi::{CStr, OsString};
 use std::fs;
@@ -13,9 +13,9 @@ pub struct Machine {
     pub os_release: String,
     /// Architecture, as `uname -m`.
     pub architecture: String,
-    /// CPUs online.
+    /// The number of CPUs online.
     pub cpus_online: u32,
-    /// CPUs that there could be.
+    /// The number of CPUs that there could be.
     pub cpus_available: u32,
     /// The CPU's name, if it is known.
     pub cpu_description: Option<String>,
@@ -26,7 +26,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the running machine.
+    /// Reads the facts of the running machine.
     pub fn running() -> Machine {
         let names = uname();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -52,7 +52,7 @@ impl Machine {
     }
 }
 
-/// Our own command line, as a recording states it.
+/// Returns our own command line, as a recording states it.
 pub fn command_line() -> Vec<OsString> {
     std::env::args_os().collect()
 }
@@ -81,7 +81,7 @@ fn count(which: libc::c_int) -> u32 {
         .max(1)
 }
 
-/// The first `name : value` of `/proc/cpuinfo`.
+/// Returns the value of the first `name : value` of `/proc/cpuinfo`.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(|line| {
         let (field, value) = line.split_once(':')?;

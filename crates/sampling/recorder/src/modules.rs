@@ -1,6 +1,6 @@
-//! Which modules a recording mapped, and their build ids.
+//! The modules that a recording mapped, and their build ids.
 //!
-//! Mappings pass by as records; at the end each distinct file is opened once for its build id. A build id is only
+//! Mappings are seen as records. At the end each distinct file is opened once for its build id. A build id is only
 //! given where the file is still the one that was mapped: a wrong one would give wrong names.
 
 use crate::kernel;
@@ -27,11 +27,11 @@ pub struct ModuleBuildId {
     pub build_id: Vec<u8>,
 }
 
-/// Collects the modules of the mappings that pass by.
+/// The modules of all mappings seen so far.
 #[derive(Debug)]
 pub struct Modules {
     layout: RecordLayout,
-    /// When the recording started, in seconds of the wall clock: files changed since are not trusted.
+    /// The start of the recording, in seconds of the wall clock. Files that changed since are not trusted.
     since: i64,
     files: HashMap<Vec<u8>, Vec<File>>,
     kernel: Vec<Vec<u8>>,
@@ -41,13 +41,14 @@ pub struct Modules {
 #[derive(Debug, PartialEq, Eq)]
 struct File {
     inode: u64,
-    /// A process that mapped it, through whose eyes the path may be found.
+    /// A process that mapped it, under whose root folder the path may be found.
     pid: u32,
     build_id: Option<Vec<u8>>,
 }
 
 impl Modules {
-    /// None yet. `layout` is that of any of the recording's events: side-band records of all look alike.
+    /// Makes an empty collection. `layout` is the layout of any of the recording's events: the side-band records of
+    /// all events look alike.
     pub fn new(layout: RecordLayout) -> Modules {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -60,7 +61,7 @@ impl Modules {
         }
     }
 
-    /// Takes note of a record, if it is a mapping.
+    /// Adds the module of a record, if that is a mapping.
     #[inline]
     pub fn see(&mut self, record: &RawRecord<'_>) {
         if matches!(record.kind, RecordType::MMAP | RecordType::MMAP2) {
@@ -78,7 +79,7 @@ impl Modules {
             }
             return;
         }
-        // Anonymous memory and names in brackets are no files.
+        // Anonymous memory and names in brackets are not files.
         if !mmap.name.starts_with(b"/") || mmap.name.starts_with(b"//") {
             return;
         }
@@ -87,7 +88,7 @@ impl Modules {
             MappedFile::BuildId(id) => (0, Some(id.to_vec())),
             MappedFile::Unknown => (0, None),
         };
-        // Looked up before it is copied: the same libraries are mapped again and again.
+        // The name is looked up before it is copied, because the same libraries are mapped again and again.
         let file = File {
             inode,
             pid: mmap.pid,
@@ -108,9 +109,10 @@ impl Modules {
         }
     }
 
-    /// The build ids of the kernel, its modules and all files that still are what was mapped, sorted by path.
+    /// Returns the build ids of the kernel, its modules and all files that are still as they were mapped, sorted by
+    /// path.
     ///
-    /// A path that meant two files during the recording gets none: a reader could not tell which is meant.
+    /// A path that meant two files during the recording gets none: a reader could not tell which one is meant.
     pub fn build_ids(&self) -> Vec<ModuleBuildId> {
         let mut all: Vec<ModuleBuildId> = self
             .kernel
@@ -138,8 +140,8 @@ impl Modules {
     fn file_build_id(&self, path: &[u8], file: &File) -> Option<Vec<u8>> {
         procfs::path_for(file.pid, path).iter().find_map(|path| {
             let metadata = fs::metadata(path).ok()?;
-            // On some file systems (overlayfs, btrfs) a mapping's inode is not the path's: then the file must at
-            // least be older than the recording, which a replaced one is not.
+            // On some file systems (overlayfs, btrfs) a mapping's inode is not the path's. Then the file must at
+            // least be older than the recording, and a file that replaced another one is not.
             let unchanged = metadata.ino() == file.inode || metadata.ctime() < self.since;
             if !unchanged {
                 return None;
@@ -205,7 +207,7 @@ mod tests {
         else {
             return dioptra_testprograms::skip("readelf is not installed");
         };
-        // readelf showed its own.
+        // readelf showed its own build id.
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let Some(expected) = text
             .lines()
@@ -214,7 +216,7 @@ mod tests {
             return dioptra_testprograms::skip("readelf itself has no build id");
         };
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        // A spawned child has executed its program.
+        // A spawned child has executed its program by now.
         let found = modules_of(child.id()).build_ids();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -257,7 +259,7 @@ mod tests {
         let other = folder.path().join("other");
         fs::copy("/bin/true", &other).unwrap();
         fs::rename(&other, &program).unwrap();
-        // While the process lives its own root folder leads to the new file, too.
+        // While the process lives, its own root folder leads to the new file, too.
         let after = has(&modules);
         child.kill().unwrap();
         child.wait().unwrap();

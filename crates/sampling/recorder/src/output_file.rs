@@ -1,4 +1,4 @@
-//! The file that a recording goes to: an older one is kept under another name.
+//! The file of a recording. An older file is kept under another name.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,16 +7,16 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Creates a file for the recording `path`, empty, open for reading and writing, and readable by its owner only: samples
-/// may hold copies of a program's memory. Where an older recording has that name, the file gets another name until
-/// [`Created::publish`]. A special file, such as `/dev/null`, is written to as it is.
+/// Creates a file for the recording `path`: empty, open for reading and writing, and readable by its owner only,
+/// since samples may hold copies of a program's memory. Where an older recording has that name, the file gets another
+/// name until [`Created::publish`]. A special file, such as `/dev/null`, is written to as it is.
 ///
 /// # Errors
-/// Of the system calls; [`io::ErrorKind::NotSeekable`] for a pipe, into which no file can be written.
+/// The errors of the system calls; [`io::ErrorKind::NotSeekable`] for a pipe, into which no file can be written.
 pub fn create(path: &Path) -> io::Result<(File, Created)> {
     let mut written = path.to_owned();
     let mut is_regular = true;
-    // Through links: what they lead to is written to, as by any other program.
+    // `metadata` follows links: a link's target is written to, as by any other program.
     if let Ok(found) = fs::metadata(path) {
         if found.is_dir() {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
@@ -25,10 +25,10 @@ pub fn create(path: &Path) -> io::Result<(File, Created)> {
         if found.file_type().is_fifo() {
             return Err(io::Error::new(
                 io::ErrorKind::NotSeekable,
-                "it is a pipe, and a file's head is written last; use `-o -` and redirect that into the pipe",
+                "it is a pipe, and a file's head is written last",
             ));
         }
-        // An empty file, as mktemp makes, is no recording that should be kept.
+        // An empty file, as mktemp makes it, is no recording to be kept.
         if is_regular && found.len() > 0 {
             written = with_end(path, ".new");
         }
@@ -50,16 +50,16 @@ pub fn create(path: &Path) -> io::Result<(File, Created)> {
     ))
 }
 
-/// Standard output as a file, to be written from where it stands.
+/// Returns standard output as a file, to be written from its current position.
 ///
 /// # Errors
-/// Of the system call.
+/// The error of the system call.
 pub fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// A created file, before it is known whether there will be a recording. Dropping it removes the file; older recordings
-/// are as they were.
+/// A created file, before it is known whether there will be a recording. Dropping it removes the file and leaves
+/// older recordings as they were.
 #[derive(Debug)]
 pub struct Created {
     path: PathBuf,
@@ -70,11 +70,11 @@ pub struct Created {
 }
 
 impl Created {
-    /// Gives the file its name. The older recording of that name gets `.old` behind its own, which replaces what had that
-    /// name before.
+    /// Gives the file its name. An older recording of that name is renamed to the name with `.old` behind it, and
+    /// replaces a file that had this name.
     ///
     /// # Errors
-    /// Of the renaming; then the older recording keeps its name, or has the one with `.old`.
+    /// The errors of renaming. The older recording then has its own name, or the name with `.old`.
     pub fn publish(mut self) -> io::Result<()> {
         self.is_removed = false;
         if self.written == self.path {
@@ -93,7 +93,7 @@ impl Drop for Created {
     }
 }
 
-/// The name that an older recording gets.
+/// Returns the name that an older recording gets.
 pub fn old(path: &Path) -> PathBuf {
     with_end(path, ".old")
 }
@@ -118,7 +118,7 @@ mod tests {
             fs::write(&path, content).unwrap();
         }
         assert_eq!(fs::read(old(&path)).unwrap(), b"second");
-        // An empty file does not push out the one kept.
+        // An empty file does not push out the kept one.
         fs::write(&path, "").unwrap();
         create(&path).unwrap().1.publish().unwrap();
         assert_eq!(fs::read(old(&path)).unwrap(), b"second");

@@ -1,8 +1,8 @@
 //! A recording from start to end.
 //!
-//! Events are opened first, so that nothing that happens afterwards is missed; then what exists already is described;
-//! then the command is let go, or the events are enabled. One loop waits for signals and for the rings until the
-//! recording's end, drains the rings once more, and completes the file.
+//! Events are opened first, so that nothing that happens afterwards is missed. Then all that exists already is
+//! described. Then the command is let go, or the events are enabled. One loop waits for signals and for the rings
+//! until the recording's end, drains the rings once more, and completes the file.
 
 mod complete;
 mod follow;
@@ -31,35 +31,36 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the loop waits at most before it reports progress.
+/// The longest time that the loop waits before it reports progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long the command may take to end before the observer is told that it is waited for.
+/// The time that the command may take to end before the observer learns that it is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Is told what happens while a recording runs.
+/// An observer of a recording while it runs.
 pub trait Observer {
-    /// Something was done in another way than asked for, or left out.
+    /// Receives a note: a step was done in another way than asked for, or left out.
     fn note(&mut self, note: &str);
-    /// The events are open. Told after the notes.
+    /// Receives the summary of the open events, after the notes.
     fn attached(&mut self, summary: &AttachSummary) {
         let _ = summary;
     }
-    /// Called about ten times a second.
+    /// Receives the progress, about ten times a second.
     fn progress(&mut self, progress: Progress);
-    /// The recording has ended, well or (`failure`) not, but the command still runs and is waited for.
+    /// Learns that the recording has ended, well or (`failure`) not, but that the command still runs and is waited
+    /// for.
     fn waiting(&mut self, failure: Option<&RecordError>);
 }
 
 /// Records as `spec` says. Returns when the recording is complete and its command, if there is one, has ended.
 ///
-/// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the recording; one that a process sent to us is passed on to the command,
-/// one from the terminal has reached it already. While the command is waited for, another one kills it. These signals
-/// are blocked in the calling thread meanwhile. A recorder that is stuck, such as on a pipe that nobody reads, is killed by
-/// the signal within a second.
+/// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the recording. A signal that a process sent to us is passed on to the
+/// command; a signal from the terminal has reached it already. While the command is waited for, another signal kills
+/// it. These signals are blocked in the calling thread meanwhile. A recorder that is stuck, such as on a pipe that
+/// nobody reads, is killed by the signal within a second.
 ///
 /// # Errors
-/// [`RecordError`]. A command that runs by then is waited for before the error is returned.
+/// [`RecordError`]. A command that already runs is waited for before the error is returned.
 pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome, RecordError> {
     record_with(spec, None, observer)
 }
@@ -67,7 +68,7 @@ pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome,
 /// Records as [`record`] does, with the events of an extension beside those of `spec`.
 ///
 /// # Errors
-/// As [`record`], and those of the extension.
+/// The errors of [`record`], and of the extension.
 pub fn record_with<'a>(
     spec: &'a RecordSpec,
     extension: Option<&'a mut dyn RecordExtension>,
@@ -100,7 +101,7 @@ pub fn record_with<'a>(
     Ok(outcome)
 }
 
-/// Waits for the command's end. A signal that asks for an end, the second by now, kills it.
+/// Waits for the command's end. A signal that asks for an end, the second one by now, kills the command.
 fn wait_for(
     command: &mut HeldCommand,
     signals: &mut Signals,
@@ -132,26 +133,26 @@ struct Recording<'a> {
     machine: Machine,
     session: AttachedSession,
     sink: Sink<'a>,
-    /// Ids that the writer knows.
+    /// The number of ids that the writer knows.
     ids_known: usize,
-    /// Notes of the session that the observer knows.
+    /// The number of the session's notes that the observer knows.
     notes_told: usize,
-    /// Since when samples may be taken.
+    /// The moment since which samples may be taken.
     enabled_at: Option<Instant>,
     clocks: features::Clocks,
     /// Whether the observer knows of ids that a pipe can't name.
     late_ids_told: bool,
-    /// The file until the command is executed: it goes if that fails.
+    /// The file until the command is executed: it is removed if that fails.
     created: Option<Created>,
     extension_started: bool,
     /// Whether the command has rights that we lack, so that the kernel has ended its events.
     command_is_kept: bool,
-    /// When the events began and ended, in nanoseconds of their clock.
+    /// The times at which the events began and ended, in nanoseconds of their clock.
     span: (u64, u64),
 }
 
 impl<'a> Recording<'a> {
-    /// Opens the events and begins the file. What exists already is described in it.
+    /// Opens the events, begins the file, and describes in it all that exists already.
     fn start(
         spec: &'a RecordSpec,
         mut extension: Option<&'a mut dyn RecordExtension>,
@@ -249,7 +250,7 @@ impl<'a> Recording<'a> {
         Ok(recording)
     }
 
-    /// Writes records of our own making, at `time` (see [`Synthesizer::at`]).
+    /// Writes records that we make up, with this `time` (see [`Synthesizer::at`]).
     fn write_made<T>(
         &mut self,
         time: u64,
@@ -276,7 +277,7 @@ impl<'a> Recording<'a> {
         let known = self.write_made(0, |synthesizer| {
             let known = synthesizer.kernel(&release)?;
             match target {
-                // It has nothing yet that its exec leaves.
+                // The exec that follows discards all mappings and the name that the command has now.
                 RecordTarget::Command => {}
                 RecordTarget::Processes(tids) | RecordTarget::Threads(tids) => {
                     synthesizer.tasks(tids)?
@@ -311,14 +312,14 @@ impl<'a> Recording<'a> {
         let released_at = Instant::now();
         if let Some(command) = command.as_deref_mut() {
             if let Err(error) = command.release() {
-                // The file goes, and what has its name stays.
+                // The new file is removed, and an older one of its name stays.
                 self.created = None;
                 return Err(error.into());
             }
             if self.spec.target == RecordTarget::Command {
                 self.command_is_kept = is_kept_from_users(command.pid());
             }
-            // Its exec has enabled the events.
+            // The command's exec has enabled the events.
             if !delayed && self.spec.target == RecordTarget::Command {
                 self.enabled_at = Some(released_at);
                 self.span.0 = features::monotonic_time();
@@ -335,7 +336,7 @@ impl<'a> Recording<'a> {
         }
         let begin = Instant::now();
         let ending = self.follow(begin, command, signals, observer);
-        // An error while reading loses nothing of what was read.
+        // An error while reading loses no record that was read before.
         let (ending, failure) = match ending {
             Ok(ending) => (ending, None),
             Err(error) => (Ending::TargetsEnded, Some(error)),
@@ -364,7 +365,7 @@ impl<'a> Recording<'a> {
     }
 
     fn enable(&mut self) -> Result<(), RecordError> {
-        // Before: with many threads it takes a while, in which the first are sampled.
+        // The time is taken before: enabling many threads takes a while, in which the first ones are sampled.
         self.enabled_at = Some(Instant::now());
         self.span.0 = features::monotonic_time();
         self.session.enable()?;
@@ -387,8 +388,8 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Returns whether a command that has just been executed has another user's rights, or may not be read: the kernel ends the
-/// events of such a program at its exec, unless whoever opened them may watch all programs.
+/// Returns whether a command that has just been executed has another user's rights, or may not be read. The kernel
+/// ends the events of such a program at its exec, unless whoever opened them may watch all programs.
 fn is_kept_from_users(pid: u32) -> bool {
     let folder = format!("/proc/{pid}");
     // SAFETY: no arguments.
@@ -398,7 +399,7 @@ fn is_kept_from_users(pid: u32) -> bool {
     is_anothers || exe.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// Descriptions of tracepoints; the observer is told where there are none for some.
+/// Returns descriptions of the tracepoints, and notes to the observer if they cannot be read.
 fn told_tracing_data(events: &[AttachedEvent], observer: &mut dyn Observer) -> Option<Vec<u8>> {
     match features::tracing_data(events)? {
         Ok(bytes) => Some(bytes),

@@ -1,4 +1,4 @@
-//! What samples hold: how often they are taken, call chains, branch stacks.
+//! The contents of samples: their rate, call chains, branch stacks.
 
 use dioptra_perfevents::windows::USER_INSTRUCTION_POINTER;
 use dioptra_perfevents::{AttrFlags, EventSpec, SampleType, event_type};
@@ -6,18 +6,18 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Samples a second unless something else is asked for.
+/// The samples a second unless another rate is asked for.
 pub const DEFAULT_FREQUENCY: u64 = 4000;
 
-/// Bytes of user stack in a sample unless something else is asked for.
+/// The bytes of user stack in a sample unless another size is asked for.
 const DEFAULT_STACK: u32 = 8192;
-/// A record's size is a 16-bit number, and other fields need room.
+/// The most bytes of user stack in a sample: a record's size is a 16-bit number, and other fields need room.
 const LARGEST_STACK: u32 = 65_528;
 
 /// `PERF_COUNT_SW_DUMMY`.
 const DUMMY: u64 = 9;
 
-/// How often samples are taken.
+/// The rate at which samples are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Samples a second; the kernel adapts the period.
@@ -32,7 +32,7 @@ impl Default for Rate {
     }
 }
 
-/// How call chains are found.
+/// The method of finding call chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallGraph {
     /// The kernel follows frame pointers.
@@ -49,7 +49,7 @@ pub enum CallGraph {
 impl FromStr for CallGraph {
     type Err = SampleOptionError;
 
-    /// `fp`, `dwarf`, `dwarf,SIZE` (rounded up to a multiple of 8) or `lbr`.
+    /// Parses `fp`, `dwarf`, `dwarf,SIZE` (rounded up to a multiple of 8) or `lbr`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (method, size) = match text.split_once(',') {
             Some((method, size)) => (method, Some(size)),
@@ -82,11 +82,11 @@ impl fmt::Display for CallGraph {
     }
 }
 
-/// Which branches a branch stack holds: a set of `PERF_SAMPLE_BRANCH_*`.
+/// The branches that a branch stack holds: a set of `PERF_SAMPLE_BRANCH_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchFilter(pub u64);
 
-/// Names of branch filters, as perf has them, and their bits.
+/// The names of branch filters, which are perf's, and their bits.
 const BRANCH_FILTERS: [(&str, u64); 17] = [
     ("u", 1 << 0),
     ("k", 1 << 1),
@@ -110,7 +110,7 @@ const BRANCH_FILTERS: [(&str, u64); 17] = [
 impl BranchFilter {
     /// All taken branches.
     pub const ANY: BranchFilter = BranchFilter(1 << 3);
-    /// Privilege levels and what to store: alone they choose no branches.
+    /// The bits that choose no branches: privilege levels, and the fields to store.
     const NO_KIND: u64 = 0b111 | 1 << 16 | 1 << 17 | 1 << 18;
     /// The user-space call stack, without flags and cycles.
     const CALL_STACK: u64 = 1 | 1 << 11 | 1 << 14 | 1 << 15;
@@ -119,7 +119,7 @@ impl BranchFilter {
 impl FromStr for BranchFilter {
     type Err = SampleOptionError;
 
-    /// Names separated by commas, such as `any_call,u`; privilege levels alone mean any branch.
+    /// Parses names separated by commas, such as `any_call,u`. Privilege levels alone mean any branch.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut bits = 0;
         for name in text.split(',') {
@@ -135,17 +135,17 @@ impl FromStr for BranchFilter {
     }
 }
 
-/// An argument that says no sample option.
+/// The error of an argument that is no sample option.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SampleOptionError {
-    /// No method of finding call chains.
+    /// The argument is no method of finding call chains.
     #[error("`{0}` is no way to find call chains; give fp, dwarf, dwarf,SIZE or lbr")]
     CallGraph(String),
-    /// No size of a stack copy.
+    /// The argument is no size of a stack copy.
     #[error("`{0}` is no size of a stack copy; give a number of bytes from 1 to {LARGEST_STACK}")]
     StackSize(String),
-    /// No branch filter.
+    /// The argument is no branch filter.
     #[error(
         "`{0}` is no branch filter; give some of u, k, hv, any, any_call, any_ret, ind_call, ind_jmp, call, cond, stack, \
          in_tx, no_tx, abort_tx, save_type, hw_index, priv, separated by commas"
@@ -153,16 +153,16 @@ pub enum SampleOptionError {
     BranchFilter(String),
 }
 
-/// What samples hold besides who, when and where.
+/// The fields of samples besides ids, address, time and CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleOptions {
-    /// How often, for events that do not say it themselves.
+    /// The rate of events that do not state one themselves.
     pub rate: Rate,
-    /// Call chains.
+    /// The method of finding call chains; `None` for no call chains.
     pub call_graph: Option<CallGraph>,
-    /// Branch stacks.
+    /// The branches of branch stacks; `None` for no branch stacks.
     pub branches: Option<BranchFilter>,
-    /// Whether samples in the kernel tell the user code that entered it.
+    /// Whether samples in the kernel hold the address of the user code that entered it.
     pub kernel_entry: bool,
 }
 
@@ -179,18 +179,18 @@ impl SampleOptions {
         fields
     }
 
-    /// Whether the kernel follows the frame pointers of each sample.
+    /// Returns whether the kernel follows the frame pointers of each sample.
     pub fn has_kernel_chains(&self) -> bool {
         self.call_graph == Some(CallGraph::FramePointer)
     }
 
-    /// Whether samples hold copies of stacks, which are unwound later.
+    /// Returns whether samples hold copies of stacks, which are unwound later.
     pub fn copies_stacks(&self) -> bool {
         matches!(self.call_graph, Some(CallGraph::Dwarf { .. }))
     }
 
-    /// Makes an event sample so. A period or frequency that was typed with the event is kept; an event that counts
-    /// nothing (`dummy`) is left as it is.
+    /// Applies the options to an event. A period or frequency that was typed with the event is kept; an event that
+    /// counts nothing (`dummy`) is left as it is.
     pub fn apply(&self, event: &mut EventSpec) {
         if (event.attr.kind, event.attr.config) == (event_type::SOFTWARE, DUMMY) {
             return;
@@ -201,8 +201,8 @@ impl SampleOptions {
         }
         let attr = &mut event.attr;
         attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::CPU;
-        // Where the period is fixed the attr tells it; asking for it in samples makes the kernel sample every
-        // occurrence of a software event, whatever its period.
+        // A fixed period is in the attr already. Asking for it in samples makes the kernel sample every occurrence of
+        // a software event, whatever its period.
         if attr.flags.contains(AttrFlags::FREQ) {
             attr.sample_type |= SampleType::PERIOD;
         }
@@ -239,7 +239,7 @@ impl SampleOptions {
 /// The registers that unwinding needs, a bit each, in the kernel's numbering (`asm/perf_regs.h`).
 #[cfg(target_arch = "x86_64")]
 const USER_REGISTERS: u64 = {
-    // All but the segment registers ds, es, fs and gs, which the kernel refuses.
+    // The kernel refuses the segment registers ds, es, fs and gs.
     let all = (1 << 24) - 1;
     all & !(0b1111 << 12)
 };

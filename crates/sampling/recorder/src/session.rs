@@ -1,11 +1,11 @@
-//! From what is to be recorded to what the session is asked for.
+//! The session that a recording asks for.
 
 use crate::error::RecordError;
 use crate::spec::{RecordSpec, RecordTarget};
 use dioptra_perfevents::{EventGroup, Inherit, SessionSpec, SideBand, Start, Target};
 use dioptra_processes::command::HeldCommand;
 
-/// Targets of more threads than this are sampled only when the events of all are open.
+/// The number of threads above which a target is sampled only when the events of all its threads are open.
 const MANY_THREADS: usize = 16;
 
 /// Returns the session that records `spec`, and counts the groups `counted` over the whole run.
@@ -27,12 +27,12 @@ pub(crate) fn session_spec(
     let start = match &spec.target {
         _ if !spec.delay.is_zero() => Start::Manual,
         RecordTarget::Command => Start::OnExec,
-        // Opening the events of many threads takes long, and longer with each thread that is sampled meanwhile: all
-        // start together, at the cost of one more event for each, which tells of new threads until then.
+        // Opening the events of many threads takes long, and longer with each thread that is sampled meanwhile. So
+        // all start together, at the cost of one more event for each thread, which reports new threads until then.
         RecordTarget::Processes(pids) if threads_of(pids) > MANY_THREADS => Start::Manual,
         RecordTarget::Threads(tids) if tids.len() > MANY_THREADS => Start::Manual,
         RecordTarget::Processes(_) | RecordTarget::Threads(_) => Start::AtAttach,
-        // Or the description of all that runs would be a large part of the recording.
+        // Otherwise the description of all that runs would be a large part of the recording.
         RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => Start::Manual,
     };
     let mut groups = spec.groups.clone();
@@ -41,7 +41,7 @@ pub(crate) fn session_spec(
     }
     groups.extend_from_slice(counted);
     let mut side_band = SideBand::default() | SideBand::KSYMBOL | SideBand::BPF;
-    // perf unwinds copied stacks by the tables that a module maps as data, and finds them by these mappings only.
+    // perf unwinds copied stacks by the tables that a module maps as data, and finds these by such mappings only.
     side_band.set(SideBand::MMAP_DATA, spec.samples.copies_stacks());
     Ok(SessionSpec::new()
         .groups(groups)
@@ -61,7 +61,7 @@ pub(crate) fn session_spec(
         .side_band(side_band))
 }
 
-/// Threads of these processes.
+/// Returns the number of threads of these processes.
 fn threads_of(pids: &[u32]) -> usize {
     let count = |pid: &u32| {
         std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |threads| threads.count())

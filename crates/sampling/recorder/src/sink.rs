@@ -1,4 +1,4 @@
-//! Where a session's records go: into the file, and past those who take note of some.
+//! The sink of a session's records: the file, the list of modules, and an extension.
 
 use crate::error::SinkError;
 use crate::extension::RecordExtension;
@@ -10,18 +10,18 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes every record as it is. The first error stops all writing and is kept.
+/// A writer of every record as it is. The first error stops all writing and is kept.
 pub(crate) struct Sink<'a> {
     pub writer: Writer<File>,
     modules: Modules,
     error: Option<WriteError>,
-    /// Samples written.
+    /// The number of samples written.
     pub samples: u64,
-    /// Records lost, as far as LOST records tell.
+    /// The number of records lost, as far as LOST records report it.
     pub lost: u64,
-    /// Bytes of records written, before compression.
+    /// The size of the records written in bytes, before compression.
     pub bytes: u64,
-    /// The bytes, for those who watch whether the recorder gets on.
+    /// The same number of bytes, from which the watchdog sees that the recorder gets on.
     progress: Arc<AtomicU64>,
     /// The extension, whose records go into the same file.
     pub extension: Option<&'a mut dyn RecordExtension>,
@@ -64,7 +64,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Writes a record of our own making.
+    /// Writes a record that we made up.
     pub fn write_made(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
         if let Ok((record, [])) = RawRecord::split(bytes, ByteOrder::NATIVE) {
             self.write(bytes, &record);
@@ -73,12 +73,12 @@ impl<'a> Sink<'a> {
             .map_or(Ok(()), |error| Err(SinkError::Write(error)))
     }
 
-    /// The error that stopped writing, if one did.
+    /// Takes the error that stopped writing, if there was one.
     pub fn take_error(&mut self) -> Option<WriteError> {
         self.error.take()
     }
 
-    /// Build ids of what was mapped.
+    /// Returns the build ids of all mapped modules.
     pub fn build_ids(&self) -> Vec<ModuleBuildId> {
         self.modules.build_ids()
     }
@@ -113,7 +113,7 @@ impl RecordListener for Sink<'_> {
     }
 }
 
-/// How many records a LOST record tells of.
+/// Returns the number of records that a LOST record reports.
 fn lost_count(record: &RawRecord<'_>) -> u64 {
     let mut at = Cursor::new(record.body, ByteOrder::NATIVE);
     at.u64().and_then(|_id| at.u64()).unwrap_or(0)

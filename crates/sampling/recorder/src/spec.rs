@@ -1,4 +1,4 @@
-//! What to record and how.
+//! The specification of a recording.
 
 use crate::sample_options::SampleOptions;
 use dioptra_perfevents::{CpuSet, EventGroup};
@@ -6,15 +6,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a recording watches.
+/// The target that a recording watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordTarget {
-    /// The command of [`RecordSpec::command`], and what it starts.
+    /// The command of [`RecordSpec::command`], and all that it starts.
     Command,
-    /// These processes, and what they start.
+    /// These processes, and all that they start.
     Processes(Vec<u32>),
-    /// These threads, and what they start.
+    /// These threads, and all that they start.
     Threads(Vec<u32>),
     /// All that runs, on these CPUs or on all.
     Machine(Option<CpuSet>),
@@ -27,47 +27,47 @@ pub enum RecordTarget {
     },
 }
 
-/// What to record, and how. [`RecordSpec::new`] has the defaults.
+/// The specification of a recording. [`RecordSpec::new`] has the defaults.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordSpec {
-    /// What to watch.
+    /// The target to watch.
     pub target: RecordTarget,
-    /// A command to start, the program first. With a target other than [`RecordTarget::Command`] it only says how
-    /// long to record: until it ends.
+    /// A command to start, the program first. With a target other than [`RecordTarget::Command`] the recording only
+    /// lasts until the command ends.
     pub command: Option<Vec<OsString>>,
     /// The events.
     pub groups: Vec<EventGroup>,
-    /// What samples hold.
+    /// The contents of samples.
     pub samples: SampleOptions,
     /// Whether threads and processes that the target starts are watched as well.
     pub inherit: bool,
-    /// Only these CPUs, for a target of tasks; `None` for all.
+    /// The CPUs to watch, for a target of tasks; `None` for all.
     pub cpus: Option<CpuSet>,
-    /// Data pages of each CPU's ring; `None` for the session's default.
+    /// The number of data pages of each CPU's ring; `None` for the session's default.
     pub ring_pages: Option<usize>,
-    /// How long to wait before samples are taken. What is mapped and started meanwhile is recorded.
+    /// The time before samples are taken. Mappings and tasks that appear meanwhile are recorded.
     pub delay: Duration,
-    /// How long to take samples, at most.
+    /// The longest time for which samples are taken; `None` for no limit.
     pub duration: Option<Duration>,
-    /// zstd level to compress the file's records with; `None` for no compression.
+    /// The zstd level with which the file's records are compressed; `None` for no compression.
     pub compression: Option<i32>,
     /// The file; `-` is standard output, as a pipe. An older file is renamed, see [`crate::output_file::create`].
     pub output: PathBuf,
     /// The command line that the file states.
     pub command_line: Vec<OsString>,
-    /// Called, from a thread of the recorder's, with a signal that asked for an end a second ago, if the recorder is busy
-    /// and obeys it later. A recorder that is stuck is ended by the signal.
+    /// The function that a thread of the recorder's calls with a signal that asked for an end a second ago, if the
+    /// recorder is busy and obeys it later. A recorder that is stuck is ended by the signal.
     pub on_slow_end: Option<fn(signal: i32)>,
 }
 
 impl RecordSpec {
-    /// Whether the recording goes to standard output. The command's own output goes to standard error then.
+    /// Returns whether the recording goes to standard output. The command's own output goes to standard error then.
     pub fn to_stdout(&self) -> bool {
         self.output.as_os_str() == "-"
     }
 
-    /// Records `target` with `groups` of events into `perf.data`, following all that it starts.
+    /// Specifies a recording of `target` with `groups` of events into `perf.data`, following all that it starts.
     pub fn new(target: RecordTarget, groups: Vec<EventGroup>) -> RecordSpec {
         RecordSpec {
             target,

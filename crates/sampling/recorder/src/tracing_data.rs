@@ -1,6 +1,6 @@
-//! Descriptions of tracepoints: perf needs them to open a recording that has some.
+//! Descriptions of tracepoints, without which perf cannot open a recording that has some.
 //!
-//! The content is what perf and trace-cmd write: the kernel's own format files, one after the other. Source:
+//! The content is the same as perf and trace-cmd write: the kernel's own format files, one after the other. Source:
 //! `trace-cmd.dat.v6(5)`; perf's variant states version 0.6 and needs no list of kernel symbols.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where the tracing file system is mounted: today, and on older systems.
+/// The folders at which the tracing file system is mounted: today, and on older systems.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 const MAGIC: &[u8] = b"\x17\x08Dtracing0.6\0";
@@ -44,7 +44,7 @@ fn describe_in(mount: &Path, ids: &BTreeSet<u64>) -> io::Result<Vec<u8>> {
         out.push(0);
         put_file(&mut out, &read(&events.join(name))?);
     }
-    // The kernel's own record types, which perf does without.
+    // There are no format files of the kernel's own record types (ftrace), which perf does without.
     put_count(&mut out, 0);
     let systems = find(&events, ids)?;
     put_count(&mut out, systems.len());
@@ -56,17 +56,17 @@ fn describe_in(mount: &Path, ids: &BTreeSet<u64>) -> io::Result<Vec<u8>> {
             put_file(&mut out, &read(&format)?);
         }
     }
-    // No kernel symbols; the texts that printk's tracepoints refer to by address.
+    // There are no kernel symbols, but the texts to which printk's tracepoints refer by address.
     put_count(&mut out, 0);
     let texts = read(&mount.join("printk_formats")).unwrap_or_default();
     put_count(&mut out, texts.len());
     out.extend(texts);
-    // No names of threads: the recording has its own.
+    // There are no names of threads, since the recording has its own.
     out.extend(0_u64.to_ne_bytes());
     Ok(out)
 }
 
-/// The format files of the events with these ids, by system.
+/// Returns the format files of the events with these ids, by system.
 fn find(events: &Path, ids: &BTreeSet<u64>) -> io::Result<BTreeMap<OsString, Vec<PathBuf>>> {
     let mut systems: BTreeMap<OsString, Vec<PathBuf>> = BTreeMap::new();
     for system in fs::read_dir(events)? {
@@ -91,7 +91,8 @@ fn find(events: &Path, ids: &BTreeSet<u64>) -> io::Result<BTreeMap<OsString, Vec
     Ok(systems)
 }
 
-/// Reads a file of the tracing file system in large pieces: some give all that fits the first piece, and no second one.
+/// Reads a file of the tracing file system in large pieces: some files give all that fits the first piece, and no
+/// second one.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();
@@ -111,7 +112,7 @@ fn put_file(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// Counts and sizes of what the kernel holds: far below 32 bits.
+/// Appends a count or size. The kernel's are far below 32 bits.
 fn put_count(out: &mut Vec<u8>, count: usize) {
     out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_ne_bytes());
 }

@@ -1,9 +1,9 @@
-//! A thread that sees to it that no signal that asks for an end is ignored for longer than a second.
+//! A thread that ensures that no signal that asks for an end is ignored for longer than a second.
 //!
-//! The recorder reads its signals between two rounds of its loop, and before and after the loop not at all: while it
-//! attaches to many threads, or while nobody reads the pipe that it writes to. Where a signal waits for the recorder and
-//! the recorder gets on, the user is told that it will end. Where the recorder is stuck, the signal has its default effect;
-//! the part of the file that was written by then can be read.
+//! The recorder reads its signals between two rounds of its loop. Before and after the loop it does not read them:
+//! while it attaches to many threads, or while nobody reads the pipe that it writes to. Where a signal waits and the
+//! recorder gets on, the user learns that the recorder will end. Where the recorder is stuck, the signal has its
+//! default effect; the part of the file that was written by then can be read.
 
 use std::io;
 use std::ptr;
@@ -12,38 +12,38 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// The time between two looks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long a signal may wait before the user is told, or the recorder ended.
+/// The time that a signal may wait before the user learns of it, or the recorder is ended.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// How long a recorder that runs, but writes nothing, may let a signal wait after the user was told.
+/// The time that a recorder that runs, but writes nothing, may let a signal wait before it is ended.
 const LONG_PATIENCE: Duration = Duration::from_secs(5);
 
-/// State that the watched thread and the watchdog share.
+/// The state that the watched thread and the watchdog share.
 #[derive(Debug, Default)]
 struct Shared {
     quit: AtomicBool,
-    /// The command to which a signal is passed on; 0 for none.
+    /// The process id of the command to which a signal is passed on; 0 for none.
     command: AtomicI32,
 }
 
-/// The watchdog's thread, which ends with this.
+/// The handle of the watchdog's thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
-    /// The bytes written so far, or whatever else grows while the recorder gets on.
+    /// The number of bytes written so far, or any other number that grows while the recorder gets on.
     pub progress: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Starts the thread, which watches the calling one. The signals in `set` are blocked in all threads by now, and the
-    /// caller reads them. `tell` is called with a signal that the recorder will obey later.
+    /// Starts the thread, which watches the calling one. The signals in `set` are blocked in all threads by now, and
+    /// the caller reads them. `tell` is called with a signal that the recorder will obey later.
     ///
     /// # Errors
-    /// Of starting a thread.
+    /// The error of starting a thread.
     pub fn start(set: libc::sigset_t, tell: Option<fn(i32)>) -> io::Result<Watchdog> {
         let shared = Arc::new(Shared::default());
         let progress = Arc::new(AtomicU64::new(0));
@@ -72,7 +72,7 @@ impl Watchdog {
         })
     }
 
-    /// Names the command to which a signal is passed on; `None` once it has ended.
+    /// Sets the command to which a signal is passed on; `None` once it has ended.
     pub fn command(&self, pid: Option<u32>) {
         let pid = pid.map_or(0, u32::cast_signed);
         self.shared.command.store(pid, Ordering::Relaxed);
@@ -84,27 +84,27 @@ impl Drop for Watchdog {
         self.shared.quit.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic of its was reported by the panic hook.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// The watchdog's side.
+/// The state of the watchdog's thread.
 struct Watch {
     set: libc::sigset_t,
     watched: i32,
     tell: Option<fn(i32)>,
     shared: Arc<Shared>,
     progress: Arc<AtomicU64>,
-    /// The signal that waits, where one does.
+    /// The waiting signal, if there is one.
     waiting: Option<Waiting>,
 }
 
 /// A signal that waits to be read by the recorder.
 struct Waiting {
     since: Instant,
-    /// The progress at the last look that found some, and when that was.
+    /// The progress at the last look at which it had changed; `moved_at` is the time of that look.
     progress: u64,
     moved_at: Instant,
     told: bool,
@@ -143,7 +143,7 @@ impl Watch {
         }
     }
 
-    /// A signal that asks for an end and that nobody has read yet.
+    /// Returns a signal that asks for an end and that nobody has read yet.
     fn pending(&self) -> Option<i32> {
         // SAFETY: the set is initialised by the call before it is read; the signals' numbers are valid.
         unsafe {
@@ -170,11 +170,11 @@ impl Watch {
             let now: libc::timespec = std::mem::zeroed();
             let signal = libc::sigtimedwait(&raw const set, &raw mut info, &raw const now);
             if signal <= 0 {
-                // The recorder has read it after all.
+                // The recorder has read the signal after all.
                 return;
             }
             let command = self.shared.command.load(Ordering::Relaxed);
-            // One from the terminal has reached the command already.
+            // A signal from the terminal has reached the command already.
             if info.si_code <= 0 && is_child(command) {
                 libc::kill(command, signal);
             }
@@ -187,7 +187,7 @@ impl Watch {
     }
 }
 
-/// Returns whether a number is still that of a child of ours, which may have been waited for meanwhile.
+/// Returns whether a process id is still that of a child of ours. The child may have been waited for meanwhile.
 fn is_child(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name, in parentheses, may hold anything; the state and the parent follow it.

@@ -13,7 +13,7 @@ pub struct AddedColumns {
 }
 
 impl AddedColumns {
-    /// Returns no columns for a table of `rows` rows.
+    /// Returns an empty set of columns for a table of `rows` rows.
     pub fn new(rows: usize) -> AddedColumns {
         AddedColumns {
             heads: Vec::new(),

@@ -1,4 +1,4 @@
-//! The basic blocks in which a profile's places lie, found for the functions that have places.
+//! The basic blocks in which a profile's addresses lie, found for the functions that have any.
 
 use dioptra_instructions::{CallBlocks, ControlFlow, FunctionCode};
 use dioptra_profile::{
@@ -8,7 +8,7 @@ use dioptra_symbols::{CodeError, ModuleCode, ModuleRequest, SymbolOptions, Symbo
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A basic block, or what of a function lies in no block because its code could not be read.
+/// A basic block, or the part of a function that lies in no block because its code could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockPlace {
     /// Its module.
@@ -21,26 +21,26 @@ pub struct BlockPlace {
     pub line: Option<LineId>,
 }
 
-/// The blocks of all places of a profile.
+/// The blocks of all addresses of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     list: Vec<BlockPlace>,
-    /// By frame.
+    /// The number of each frame's block.
     of_frame: Vec<u32>,
-    /// Modules without code, and why.
+    /// Modules or functions whose code could not be read, and why.
     notes: Vec<(ModuleId, String)>,
-    /// Samples in no block, by module.
+    /// The number of samples in no block, by module.
     without: Vec<(ModuleId, u64)>,
 }
 
-/// Code is read function by function: only the last one is kept.
+/// A function's control flow. Code is read function by function, and only the last one is kept.
 struct Function {
     range: Range<u64>,
     flow: Option<ControlFlow>,
 }
 
 impl Blocks {
-    /// Finds the block of every place of `profile`. A call does not end a block.
+    /// Finds the block of every address of `profile`. A call does not end a block.
     pub fn find(profile: &Profile, names: &Names, options: SymbolOptions) -> Blocks {
         let options = SymbolOptions {
             demangle: false,
@@ -123,7 +123,7 @@ impl Blocks {
         let flow = match FunctionCode::of_module(code, range.clone()) {
             Ok(function) => Some(function.control_flow(CallBlocks::Continue)),
             Err(error) => {
-                // The module's notes tell of that.
+                // The module's own notes say so already.
                 if error != CodeError::NoCode {
                     self.notes.push((module, error.to_string()));
                 }
@@ -133,7 +133,7 @@ impl Blocks {
         Function { range, flow }
     }
 
-    /// Finds the line of most samples of each block, and how many samples lie in none.
+    /// Finds the line with most samples of each block, and the number of samples in no block.
     fn count(&mut self, profile: &Profile, names: &Names) {
         let events = profile.sampled_events();
         let mut lines: HashMap<(u32, LineId), u64> = HashMap::new();
@@ -165,23 +165,23 @@ impl Blocks {
         }
     }
 
-    /// The number of a frame's block.
+    /// Returns the number of a frame's block.
     #[inline]
     pub(crate) fn of(&self, frame: FrameId) -> u32 {
         self.of_frame.get(frame as usize).copied().unwrap_or(0)
     }
 
-    /// The block with this number.
+    /// Returns the block with this number.
     pub(crate) fn get(&self, block: u32) -> Option<&BlockPlace> {
         self.list.get(block as usize)
     }
 
-    /// How many samples lie in no block, by module, the most first.
+    /// Returns the number of samples in no block by module, the module with most first.
     pub fn without(&self) -> &[(ModuleId, u64)] {
         &self.without
     }
 
-    /// Modules or functions whose code could not be read, and why.
+    /// Returns the modules whose code, or a function's code, could not be read, and why.
     pub fn notes(&self) -> &[(ModuleId, String)] {
         &self.notes
     }

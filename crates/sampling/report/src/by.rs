@@ -1,4 +1,4 @@
-//! Tables of one profile, or of the sum of several: rows along one dimension, or several as levels of a tree.
+//! Tables of one profile, or of the sum of several: rows of one dimension, or of several as levels of a tree.
 
 use crate::columns::{Context, EventColumns, NumberOptions};
 use crate::derived::Derived;
@@ -18,46 +18,47 @@ use dioptra_tables::{
 use serde_json::json;
 use std::num::NonZeroU32;
 
-/// Which table.
+/// The options of a table of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByOptions {
-    /// What a row is.
+    /// The dimension of rows.
     pub by: Dimension,
     /// Whether to show totals beside self counts; needs a profile with call chains.
     pub children: bool,
-    /// Which events, as indices of [`Profile::events`]; `None` for all that sampled.
+    /// The events, as indices of [`Profile::events`]; `None` for all that sampled.
     pub events: Option<Vec<usize>>,
 }
 
-/// Which table, of one profile or several.
+/// The options of a table of one profile or several.
 #[derive(Clone, Debug)]
 pub struct ReportOptions<'a> {
-    /// What rows are; several are levels, the first one outermost.
+    /// The dimensions of rows; several are levels, the first one outermost.
     pub by: &'a [Dimension],
     /// Whether to show totals beside self counts; needs profiles with call chains.
     pub children: bool,
-    /// Which events have columns.
+    /// The events that have columns.
     pub events: &'a [TableEvent],
-    /// Which columns events have.
+    /// The columns that events have.
     pub shown: ShownNumbers,
-    /// What percentages are of.
+    /// The whole that percentages are of.
     pub percent_of: PercentOf,
-    /// Whether cells have standard errors. They know each sample's weight if the profiles do
+    /// Whether cells have standard errors. The errors use each sample's weight if the profiles keep it
     /// ([`dioptra_profile::LoadPlan::errors`]).
     pub errors: bool,
-    /// Values that rest on fewer samples are marked, where they are shares of a row or errors are shown.
+    /// The number of samples below which values are marked, where errors are shown or percentages are of a row or
+    /// parent.
     pub few: u64,
     /// Derived columns.
     pub metrics: &'a [MetricColumns<'a>],
-    /// How time is cut, for [`Dimension::Time`].
+    /// The slices into which [`Dimension::Time`] is cut.
     pub slices: Slices,
-    /// Whether rows tell their instruction working set; of one profile only. Branch records are used where the profile has
-    /// any ([`dioptra_profile::LoadPlan::branches`]).
+    /// Whether rows have their instruction working set; of one profile only. Branch records are used where the
+    /// profile has any ([`dioptra_profile::LoadPlan::branches`]).
     pub working_set: bool,
 }
 
 impl Default for ReportOptions<'_> {
-    /// Functions, without any event.
+    /// Returns the options of a table of functions without any event.
     fn default() -> Self {
         ReportOptions {
             by: &[Dimension::Function],
@@ -77,8 +78,8 @@ impl Default for ReportOptions<'_> {
 /// Builds the table of `profile`, sorted by the first event's total or self share, largest first.
 ///
 /// For each event there are the columns `total_percent` (with [`ByOptions::children`]), `self_percent`, `samples` and
-/// `weight`, and where counters took turns `scaled_percent` and `scaled`; with several events the second one's end in
-/// `_2`, and so on. Then come the names, as the dimension asks: see [`report`].
+/// `weight`, and where counters took turns `scaled_percent` and `scaled`; with several events their ids end in the
+/// event, as `samples[page-faults]`. Then come the names, as the dimension asks: see [`report`].
 ///
 /// # Errors
 /// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
@@ -113,24 +114,24 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
     )
 }
 
-/// Builds the table of the sum of `inputs`, of which rows are the same where they have the same names: modules the same
-/// build id, else the same path; processes and threads the same numbers and name.
+/// Builds the table of the sum of `inputs`. Rows with the same names are one row: modules with the same build id,
+/// else the same path; processes and threads with the same numbers and name.
 ///
-/// The columns of several events end their ids in the event, as `samples[page-faults]`.
+/// With several events, the ids of an event's columns end in the event, as `samples[page-faults]`.
 ///
 /// After the columns of each event (see [`by()`]) come the derived ones, then the names: `module`, `function`, `pid`,
-/// `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, …, as the dimension asks; where
-/// inlined functions are known, `inlined` tells which rows are theirs. Where rows have the same names, `location` tells
+/// `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, …, as the dimension asks.
+/// Where inlined functions are known, `inlined` marks their rows. Where rows have the same names, `location` tells
 /// them apart: a function's source file or address, a module's path or build id. Programs read a key that no two rows
-/// share: `module_id`, the module's build id or path, and of functions `function_address`, their first one.
+/// share: `module_id`, the module's build id or path, and for functions `function_address`, their first address.
 ///
 /// With [`ReportOptions::working_set`] there are `code_lines` and `code_pages` behind the derived columns: the distinct
 /// cache lines of 64 bytes and pages of 4 KiB of code in which the row's own samples lie. Rows of functions and modules
 /// count the code between branch records, too.
 ///
-/// With several dimensions rows have parents, and a row's own counts are the sum of those of the rows below. Then
-/// `name` names a row, `level` says by what, and the other names, which only programs read, are those of the row and
-/// the rows above it. Rows are sorted by their share, largest first, slices of time by their start.
+/// With several dimensions rows have parents, and a row's own counts are the sum of the counts of the rows below.
+/// Then `name` names a row, `level` is the word for its dimension, and the other names, which only programs read,
+/// name the row and the rows above it. Rows are sorted by their share, largest first, slices of time by their start.
 ///
 /// # Errors
 /// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
@@ -249,7 +250,7 @@ fn keyed(
             cells.extend([Cell::Count(size.lines), Cell::Count(size.pages)]);
         }
         firsts.find(&mut names, &labels, inputs, row);
-        // Rows have the ids that their places give them, and so many of them fit.
+        // A row's id is its index. The parent is in the table already, so its index fits.
         let parent = row.parent.map(|parent| parent as u32);
         table.push_repeating(parent, &cells, &names.cells, &notes)?;
     }
@@ -282,7 +283,7 @@ fn keyed(
     Ok((table, keys))
 }
 
-/// The profiles' events of a table's event.
+/// Returns the profiles' events for which a table's event stands.
 pub(crate) fn events_of<'a>(event: &TableEvent, inputs: &[Input<'a>]) -> Vec<&'a EventProfile> {
     let each = event.of.iter().zip(inputs);
     each.filter_map(|(index, input)| input.profile.events().get((*index)?))
@@ -294,7 +295,7 @@ fn is_scaled(inputs: &[Input<'_>], events: &[TableEvent]) -> bool {
     events.any(EventProfile::is_scaled)
 }
 
-/// The sums of all top rows.
+/// Returns the sums of all top rows, by event.
 pub(crate) fn totals(grid: &Grid, events: usize) -> Vec<Measure> {
     let mut totals = vec![Measure::default(); events];
     for index in 0..grid.len() {
@@ -310,20 +311,20 @@ pub(crate) fn totals(grid: &Grid, events: usize) -> Vec<Measure> {
 /// The names of one row.
 #[derive(Default)]
 pub(crate) struct RowNames<'a> {
-    /// Those of its key.
+    /// The names of the row's own key.
     own: Vec<Cell<'a>>,
-    /// By column; `None` where it is that of the row above.
+    /// The cell of each column; `None` where the row above has the same cell.
     pub cells: Vec<Option<Cell<'a>>>,
 }
 
 /// The columns that name rows.
 pub(crate) struct NameColumns {
     levels: Vec<Dimension>,
-    /// The first one's place in the table.
+    /// The index of the first of them in the table.
     pub first: usize,
-    /// How many there are but for `level` and `name`.
+    /// The number of columns without `level` and `name`.
     details: usize,
-    /// By level: where its cells go among the details.
+    /// For each level, the indices among the details of its cells.
     places: Vec<Vec<usize>>,
 }
 
@@ -404,14 +405,15 @@ impl NameColumns {
     }
 }
 
-/// Sorts by the first event's share, equal rows by the others' and then by name; slices of time by their start.
+/// Sorts rows by the first event's share, then by the shares of other events and by name; slices of time by their
+/// start.
 fn sort(table: &mut Table, numbers: usize, names: usize, by_time: bool) -> Result<(), TableError> {
     let is_percent = |column: &usize| table.columns[*column].unit == Unit::Percent;
     let any = (0..numbers).any(|column| is_percent(&column));
     let start = table.column_index("start").filter(|_| by_time);
     let start = start.map(|column| (column, Direction::Ascending));
     let shares = (0..numbers).filter(|column| is_percent(column) || !any);
-    // Details of names stand before their texts: numbers in the order of numbers.
+    // Columns of numbers, such as pids, stand before texts, so rows of equal shares are in the order of numbers.
     let names = names..table.columns.len();
     let order: Vec<_> = start
         .into_iter()
@@ -421,8 +423,8 @@ fn sort(table: &mut Table, numbers: usize, names: usize, by_time: bool) -> Resul
     table.sort_by_all(&order)
 }
 
-/// The facts of one profile; where there are several, each tells of which. Percentages are `of_all` samples, or of those
-/// that passed the filters.
+/// Returns the facts of one profile; if there are `several`, each fact names its profile. Percentages are of all
+/// samples if `of_all` is set, else of the samples that passed the filters.
 pub(crate) fn facts_of(
     input: &Input<'_>,
     place: usize,
@@ -452,7 +454,7 @@ pub(crate) fn facts_of(
     told
 }
 
-/// Tells which events are not of all profiles, and which of other names count as one.
+/// Adds facts on events that some profiles lack, and on events of other names that count as one.
 pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent], inputs: &[Input<'_>]) {
     let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
     paired_facts(facts, events, &profiles);
@@ -473,7 +475,7 @@ pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent], input
     }
 }
 
-/// Says what marks mean, where there are any.
+/// Adds a fact on the meaning of marks, if the table has any.
 pub(crate) fn add_few(table: &mut Table, few: u64) {
     let count = table.count_marks(&Mark::FewSamples);
     if count > 0 {

@@ -1,4 +1,4 @@
-//! Who calls whom, as branch records (LBR) tell: the graph of calls between functions, as a table.
+//! The graph of calls between functions, from branch records (LBR), as a table.
 
 use crate::events::id_suffixes;
 use crate::labels::{Input, Labels};
@@ -12,16 +12,16 @@ use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Which calls, and how they are shown.
+/// The options of a graph of calls.
 #[derive(Clone, Debug)]
 pub struct CallGraphOptions {
     /// Whether the callers or the callees of a function stand below it.
     pub direction: TreeDirection,
     /// The event whose branch records are read, as an index of [`Profile::events`].
     pub event: usize,
-    /// What is shown of it: the least share is of all calls, the width that of the rows below a function.
+    /// The least share of all calls that a row has, and the most rows below a function.
     pub limits: TreeLimits,
-    /// Where the code lies that tells calls from jumps.
+    /// The options for reading the code, which shows whether a branch is a call or a jump.
     pub symbols: SymbolOptions,
 }
 
@@ -29,8 +29,9 @@ pub struct CallGraphOptions {
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: Executions,
-    /// Records that tell whether they were predicted, and those that were not.
+    /// The number of records that say whether the branch was predicted.
     told: u64,
+    /// The number of records whose branch was mispredicted.
     mispredicted: u64,
 }
 
@@ -50,20 +51,21 @@ impl Sum {
     }
 }
 
-/// Whether [`call_graph`] has anything to show of an event: it recorded branches, and not only the open calls.
+/// Returns whether [`call_graph`] has anything to show of an event: it recorded branches, and not only the open
+/// calls.
 pub fn has_calls(profile: &Profile, event: usize) -> bool {
     profile.branches(event).is_some()
 }
 
-/// Builds the graph of calls that branch records of an event tell: a row for each function that was called (or, for
-/// callees, that called), and below it the functions that called it (or that it called). A tail call is a call of the
-/// function that jumped; where only returns were recorded each stands for the call that it ends.
+/// Builds the graph of calls in an event's branch records. A row is a function that was called (or, for callees, that
+/// called), and the rows below it are the functions that called it (or that it called). A tail call is a call by the
+/// function that jumped. Where only returns were recorded, each return stands for the call that it ends.
 ///
-/// Columns: `calls_percent`, the share of all calls; `calls`, the number of branch records; `calls_estimated`, the number
-/// of calls that they stand for, with its standard error, where the event counts taken branches or records hold cycles;
-/// `mispredicted_percent`; then the names of functions, as [`crate::report()`] has them.
+/// Columns: `calls_percent`, the share of all calls; `calls`, the number of branch records; `calls_estimated`, the
+/// number of calls that they stand for, with its standard error, where the event counts taken branches or records
+/// hold cycles; `mispredicted_percent`; then the names of functions, as [`crate::report()`] has them.
 ///
-/// Deeper rows would be guesses: a record tells one call, and not who called its caller.
+/// There are no deeper rows, which would be guesses: a record shows one call, and not who called its caller.
 ///
 /// # Errors
 /// [`TableError`] if there are more rows than fit.
@@ -82,7 +84,7 @@ pub fn call_graph(
     let calls = analysis
         .map(|analysis| analysis.calls())
         .unwrap_or_default();
-    // By caller and callee.
+    // The sums by caller and callee.
     let mut edges: BTreeMap<(FunctionId, FunctionId), Sum> = BTreeMap::new();
     let function = |frame: FrameId| names.of_frame(frame);
     let of_returns = calls.calls.is_empty();
@@ -127,7 +129,7 @@ pub fn call_graph(
     heads.extend(labels.all_heads(Dimension::Function));
     let mut table = Table::new(heads);
     let least = |sum: &Sum| {
-        // At most 10,000 hundredths of a percent.
+        // `least` is in hundredths of a percent, so it is 10,000 at most.
         u128::from(sum.count.seen) * 10_000
             >= u128::from(all.count.seen) * u128::from(options.limits.least)
     };
@@ -155,7 +157,7 @@ pub fn call_graph(
             push(Some(id), *function, sum)?;
         }
     }
-    // Calls need no call chains.
+    // The graph needs no call chains, so their absence is no fact about it.
     let facts = profile_facts(profile, names, &[options.event]);
     for fact in facts.iter().filter(|fact| fact.id != "no_call_chains") {
         let (text, value) = (fact.text.clone(), fact.value.clone());
@@ -196,7 +198,7 @@ pub fn call_graph(
             Severity::Info,
             "tree_rows_left_out",
             format!(
-                "{left_out} row{} not shown: less than {} % of the calls, or beyond --limit",
+                "{left_out} row{} not shown: less than {} % of the calls, or beyond the limit of rows",
                 if left_out == 1 { "" } else { "s" },
                 f64::from(options.limits.least) / 100.0
             ),

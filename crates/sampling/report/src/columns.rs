@@ -1,25 +1,25 @@
-//! The number columns of an event: shares, samples, weights, and what is known of their errors.
+//! The number columns of an event: shares, samples, weights, and their standard errors.
 
 use crate::grid::Measure;
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_profile::{Count, Estimate, EventProfile, SelfAndTotal};
 use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
 
-/// What a row's percentage is of.
+/// The whole that a row's percentage is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PercentOf {
-    /// The event's sum over the table: of the samples that passed the filters.
+    /// The event's sum over the table, that is over the samples that passed the filters.
     #[default]
     Column,
     /// The event's sum over the whole recording.
     Total,
-    /// The first event's sum in the same row; of the first event itself, its sum over the table.
+    /// The first event's sum in the same row; for the first event itself, its sum over the table.
     Row,
-    /// The event's sum in the row above; of top rows, its sum over the table.
+    /// The event's sum in the row above; for top rows, its sum over the table.
     Parent,
 }
 
-/// Which columns an event has.
+/// The columns that an event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownNumbers {
     /// Shares in percent.
@@ -28,12 +28,12 @@ pub struct ShownNumbers {
     pub samples: bool,
     /// Sums of periods as they were counted.
     pub weight: bool,
-    /// Where counters took turns: weights times the factor of their own interval, and their shares.
+    /// Scaled weights and their shares, where counters took turns: each weight times the factor of its own interval.
     pub scaled: bool,
 }
 
 impl Default for ShownNumbers {
-    /// All.
+    /// Returns all columns.
     fn default() -> Self {
         ShownNumbers {
             percent: true,
@@ -44,20 +44,21 @@ impl Default for ShownNumbers {
     }
 }
 
-/// How events are shown.
+/// The options of an event's number columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NumberOptions {
     pub children: bool,
     pub shown: ShownNumbers,
     pub percent_of: PercentOf,
-    /// Whether cells have notes of their errors.
+    /// Whether cells have standard errors.
     pub errors: bool,
-    /// Fewer samples than this are marked, where shares of little are shown or errors asked for.
+    /// The number of samples below which values are marked, where errors are shown or percentages are of a row or
+    /// parent.
     pub few: u64,
 }
 
 impl NumberOptions {
-    /// Shares, samples and weights, and nothing more.
+    /// Returns the options for shares, samples and weights without errors or marks.
     pub(crate) fn plain(children: bool) -> Self {
         NumberOptions {
             children,
@@ -73,23 +74,23 @@ impl NumberOptions {
     }
 }
 
-/// What stands beside a row's count of an event.
+/// The other counts of which a row's percentages may be.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Context {
-    /// The row's count of the first event, for the others.
+    /// The row's count of the first event; `None` for the first event itself.
     pub first: Option<Measure>,
-    /// The count of the row above.
+    /// The count of the event in the row above.
     pub above: Option<Measure>,
 }
 
 /// The columns of one event.
 pub(crate) struct EventColumns {
     name: String,
-    /// Of the samples that passed the filters.
+    /// The count of the samples that passed the filters.
     total: Count,
     total_estimate: Estimate,
-    /// How many times the variance of a count of equal weights that of this event's samples is; 1 where all weigh the
-    /// same, or errors were not asked for.
+    /// The variance of the event's count, divided by the variance of such a count whose samples weigh the same; 1
+    /// where all do, or where errors were not asked for.
     spread: f64,
     unfiltered: Count,
     weight_unit: Option<Unit>,
@@ -97,7 +98,7 @@ pub(crate) struct EventColumns {
     options: NumberOptions,
 }
 
-/// The sum of the counts of all profiles.
+/// Returns the sum of the counts of all profiles.
 fn sum<'a>(events: &[&'a EventProfile], count: impl Fn(&'a EventProfile) -> Count) -> Count {
     let mut sum = Count::default();
     events.iter().for_each(|event| sum.add(count(event)));
@@ -105,7 +106,7 @@ fn sum<'a>(events: &[&'a EventProfile], count: impl Fn(&'a EventProfile) -> Coun
 }
 
 impl EventColumns {
-    /// The columns of an event of a table of these profiles' counts.
+    /// Makes the columns of an event for a table of these profiles' counts.
     pub(crate) fn new(name: &str, events: &[&EventProfile], options: NumberOptions) -> Self {
         let mut total_estimate = Estimate::default();
         if options.errors || events.iter().any(|event| event.is_scaled()) {
@@ -172,7 +173,7 @@ impl EventColumns {
         }
     }
 
-    /// The cells of a row where nothing is known of errors.
+    /// Appends the cells of a row without errors.
     pub(crate) fn push_cells(&self, count: SelfAndTotal, cells: &mut Vec<Cell<'_>>) {
         let measure = Measure {
             count,
@@ -181,7 +182,7 @@ impl EventColumns {
         self.push(measure, Context::default(), cells, &mut Vec::new());
     }
 
-    /// The cells of a row, with what is known of them.
+    /// Appends the cells of a row, with notes of their errors and marks.
     pub(crate) fn push(
         &self,
         measure: Measure,
@@ -194,7 +195,7 @@ impl EventColumns {
         let shown = options.shown;
         let mut push = |cell, error: f64, few: bool| {
             let mark = (few && options.marks()).then_some(Mark::FewSamples);
-            // Where nothing was seen, nothing is known of its error.
+            // A count of zero says nothing about its error.
             let standard_error = (options.errors && error > 0.0).then_some(error);
             if mark.is_some() || standard_error.is_some() {
                 notes.push(CellNote {
@@ -234,7 +235,8 @@ impl EventColumns {
             if options.children {
                 let above = context.above.map(|above| above.count.total);
                 let above = above.map(|above| (above, self.typical(above)));
-                // The squares of the weights are known of self counts only.
+                // Squares of weights are summed for self counts only, so the weights of callees are taken to vary as
+                // the event's do.
                 let mut total = self.typical(less(count.total, count.own));
                 total.add(own);
                 let (cell, error, few) = share(count.total, total, above, true);
@@ -263,7 +265,8 @@ impl EventColumns {
         }
     }
 
-    /// A count with the error that it has if its samples' weights vary as those of all the event's samples do.
+    /// Returns a count with its error, taking its samples' weights to vary as the weights of all the event's samples
+    /// do.
     fn typical(&self, count: Count) -> Estimate {
         let equal = Estimate::of(count);
         Estimate {
@@ -274,13 +277,13 @@ impl EventColumns {
 }
 
 impl Measure {
-    /// Its own count and that one's error.
+    /// Returns the self count and its estimate.
     fn measured(&self) -> (Count, Estimate) {
         (self.count.own, uncertain(self.count.own, self.estimate))
     }
 }
 
-/// What is in a count beside a part of it.
+/// Returns a count without a part of it.
 fn less(count: Count, part: Count) -> Count {
     Count {
         samples: count.samples.saturating_sub(part.samples),
@@ -288,7 +291,7 @@ fn less(count: Count, part: Count) -> Count {
     }
 }
 
-/// A raw count, whose relative error is that of its estimate: scaled or not.
+/// Returns a raw count with the relative error of its estimate, whether that is scaled or not.
 fn uncertain(count: Count, estimate: Estimate) -> Estimate {
     let raw = Estimate::of(count);
     if estimate.value <= 0.0 {
@@ -301,14 +304,14 @@ fn uncertain(count: Count, estimate: Estimate) -> Estimate {
     }
 }
 
-/// See [`EventColumns::spread`].
+/// Returns the value of [`EventColumns::spread`].
 fn spread_of(count: Count, estimate: Estimate) -> f64 {
     let equal = Estimate::of(count).variance;
     let spread = uncertain(count, estimate).variance / equal;
     if spread.is_finite() { spread } else { 1.0 }
 }
 
-/// What `part` is of `whole`, and the standard error of that.
+/// Returns the quotient of `part` and `whole`, and its standard error.
 pub(crate) fn share_of(part: Estimate, whole: Estimate, independent: bool) -> (f64, f64) {
     let share = part.value / whole.value;
     let error = if independent {
@@ -319,14 +322,14 @@ pub(crate) fn share_of(part: Estimate, whole: Estimate, independent: bool) -> (f
     (share, error)
 }
 
-/// The standard error of a share: what is in the part is in the whole too.
+/// Returns the standard error of a share whose part is contained in the whole.
 fn of_whole(part: Estimate, share: f64, whole: f64, variance: f64) -> f64 {
     let rest = (variance - part.variance).max(0.0);
     let other = 1.0 - share;
     (other * other * part.variance + share * share * rest).sqrt() / whole
 }
 
-/// What weights are called.
+/// Returns the name of a column of weights.
 pub(crate) fn weight_name(unit: &Unit) -> &'static str {
     if *unit == Unit::Nanoseconds {
         "time"
@@ -335,7 +338,7 @@ pub(crate) fn weight_name(unit: &Unit) -> &'static str {
     }
 }
 
-/// What an event's periods count.
+/// Returns the unit of an event's periods.
 pub(crate) fn weight_unit(attr: &Attr) -> Unit {
     /// `PERF_COUNT_SW_CPU_CLOCK` and `PERF_COUNT_SW_TASK_CLOCK` count nanoseconds.
     const CLOCKS: [u64; 2] = [0, 1];
@@ -363,9 +366,9 @@ mod tests {
         let part = Estimate::of(count(100));
         let quarter = error(part, 400, false);
         assert!((quarter - 2.165).abs() < 0.001, "{quarter}");
-        // All of it has no error.
+        // The share of everything has no error.
         assert_eq!(error(Estimate::of(count(400)), 400, false), 0.0);
-        // Two events: both have their own.
+        // Two independent events: the errors of both count.
         let two = error(part, 400, true);
         assert!((two - 25.0 * (0.01_f64 + 0.0025).sqrt()).abs() < 1e-9);
         assert!(error(part, 0, true).is_nan());
@@ -412,7 +415,7 @@ mod tests {
                     .unwrap_or(0.0)
             })
         };
-        // What is inside varies, and so does what is not: √((1 − p)² Σ w² inside + p² Σ w² outside) / Σ w.
+        // The samples inside vary, and so do the samples outside: √((1 − p)² Σ w² inside + p² Σ w² outside) / Σ w.
         let exact = |ones: f64, nines: f64| {
             let (inside, all) = (ones + 81.0 * nines, 300.0 + 8100.0);
             let share = (ones + 9.0 * nines) / 1200.0;
@@ -424,11 +427,11 @@ mod tests {
         let [total, own] = errors((75, 25), (225, 75));
         near(own, exact(75.0, 25.0));
         near(total, exact(225.0, 75.0));
-        // Whatever the mix, all of it has no error.
+        // Whatever the mix of weights, the share of everything has no error.
         near(errors((75, 25), (300, 100))[0], 0.0);
         let [total, own] = errors((0, 100), (0, 100));
         near(own, exact(0.0, 100.0));
-        // What is outside of it is taken to be as all the event's samples.
+        // The weights of samples outside are taken to vary as the weights of all the event's samples do.
         let outside = 300.0 * 300.0 / 300.0 * (8400.0 / 3600.0);
         let taken = (0.25_f64.powi(2) * 8100.0 + 0.75_f64.powi(2) * outside).sqrt() / 12.0;
         near(total, taken);

@@ -1,4 +1,4 @@
-//! Derived columns: what a metric set's formulas make of a row's counts.
+//! Derived columns: the values that a metric set's formulas compute from a row's counts.
 
 use crate::Input;
 use crate::events::TableEvent;
@@ -6,11 +6,11 @@ use crate::grid::Measure;
 use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::Profile;
-use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Facts, Mark, Severity, Unit};
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Facts, Mark, Remedy, Severity, Unit};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// How many columns without values are told one by one in text.
+/// The number of columns without values that text names one by one.
 const COLUMNS_TOLD: usize = 5;
 
 /// Derived columns of one set.
@@ -18,11 +18,12 @@ const COLUMNS_TOLD: usize = 5;
 pub struct MetricColumns<'a> {
     /// The set.
     pub set: &'a MetricSet,
-    /// Which of its columns, by index; a column stands before those that fold under it.
+    /// The indices of the set's columns to show; a column stands before the columns that fold under it.
     pub columns: Vec<usize>,
-    /// Which of these are shown even where their inputs were not recorded; of the others a fact tells.
+    /// The indices of columns that are shown even where their inputs were not recorded. A fact lists every column
+    /// that lacks inputs.
     pub keep: Vec<usize>,
-    /// What is known of the machine.
+    /// The constants of the machine and the run that formulas may use.
     pub environment: Environment,
 }
 
@@ -30,7 +31,7 @@ pub struct MetricColumns<'a> {
 pub(crate) struct Derived<'a> {
     of: &'a MetricColumns<'a>,
     bound: Bound,
-    /// Columns of the set that are shown.
+    /// The indices of the set's columns that are shown.
     shown: Vec<usize>,
 }
 
@@ -43,8 +44,8 @@ fn count(measure: &Measure) -> metrics::Count {
 }
 
 impl<'a> Derived<'a> {
-    /// Binds each set, and tells which events rows have to count: those shown, then all that formulas may need, in the
-    /// order that they are bound to.
+    /// Binds each set, and returns the events that rows have to count: the shown ones, then all that formulas may
+    /// need, in the order to which the sets are bound.
     pub(crate) fn all(
         metrics: &'a [MetricColumns<'a>],
         inputs: &[Input<'_>],
@@ -64,7 +65,7 @@ impl<'a> Derived<'a> {
         (derived, counted)
     }
 
-    /// Binds to the events, of which rows give counts in this order.
+    /// Binds a set to the events; rows give their counts in this order.
     pub(crate) fn new(
         of: &'a MetricColumns<'a>,
         inputs: &[Input<'_>],
@@ -103,7 +104,7 @@ impl<'a> Derived<'a> {
         Derived { of, bound, shown }
     }
 
-    /// Which of the events the shown columns need.
+    /// Returns the indices of the events that the shown columns need.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = usize> + '_ {
         let columns = self
             .shown
@@ -112,7 +113,7 @@ impl<'a> Derived<'a> {
         columns.flat_map(|column| column.inputs.iter().map(|input| *input as usize))
     }
 
-    /// The name, heading and unit of its columns.
+    /// Returns the name, heading and unit of each column.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, &str, &metrics::Unit)> {
         let columns = self.of.set.columns();
         self.shown.iter().map(|column| {
@@ -121,7 +122,7 @@ impl<'a> Derived<'a> {
         })
     }
 
-    /// Its columns; `heads` are those that there are already.
+    /// Appends the columns; `heads` holds the columns that the table has already.
     pub(crate) fn push_heads(&self, heads: &mut Vec<Column>) {
         let set = self.of.set;
         let mut places = vec![None; set.columns().len()];
@@ -135,7 +136,7 @@ impl<'a> Derived<'a> {
             };
             taken.insert(id.clone());
             let mut new = Column::new(id, &*head.title, ColumnKind::Ratio, metric_unit(&head.unit));
-            // The nearest one above that is shown.
+            // The column folds under the nearest one above that is shown.
             let mut above = head.parent;
             while let Some(parent) = above {
                 if let Some(place) = places[parent] {
@@ -149,13 +150,13 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// An evaluator for a profile with these sums.
+    /// Returns an evaluator for a profile with these sums.
     pub(crate) fn evaluator(&self, totals: &[Measure]) -> Evaluator<'_> {
         let totals: Vec<metrics::Count> = totals.iter().map(count).collect();
         self.bound.evaluator(&totals, Mode::Exact)
     }
 
-    /// The values of a row, one for each column.
+    /// Returns the values of a row, one for each column.
     pub(crate) fn values(
         &self,
         evaluator: &mut Evaluator<'_>,
@@ -169,7 +170,7 @@ impl<'a> Derived<'a> {
             .collect()
     }
 
-    /// The cells of a row, with what is known of them.
+    /// Appends the cells of a row, with notes of their errors and marks.
     pub(crate) fn push(
         &self,
         evaluator: &mut Evaluator<'_>,
@@ -182,7 +183,7 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// What was left out, chosen or is missing.
+    /// Adds facts on missing inputs, on sums without some of their events, and on the choice of events.
     pub(crate) fn add_facts(&self, facts: &mut Facts) {
         let set = self.of.set;
         let missing = |column: &usize| {
@@ -197,7 +198,7 @@ impl<'a> Derived<'a> {
                 .map(|(name, inputs)| format!("{name} (no {})", inputs.join(", ")))
                 .collect();
             if let Some(more @ 1..) = list.len().checked_sub(COLUMNS_TOLD) {
-                told.push(format!("{more} more, which --format json tells"));
+                told.push(format!("{more} more, which JSON lists"));
             }
             let value: serde_json::Map<String, Value> = list
                 .iter()
@@ -212,13 +213,13 @@ impl<'a> Derived<'a> {
                 Severity::Info,
                 "missing_inputs",
                 format!(
-                    "{}: {what} without values, since events were not recorded: {}; `dioptra record --metrics {}` records what this machine can count",
+                    "{}: {what} without values, since events were not recorded: {}",
                     set.name,
-                    told.join("; "),
-                    set.name
+                    told.join("; ")
                 ),
                 Value::Object(value),
             );
+            facts.propose(Remedy::RecordMetrics(set.name.clone()));
         }
         for column in &self.shown {
             let left_out = &self.bound.columns()[*column].left_out;
@@ -304,7 +305,7 @@ pub fn push_metric(value: &metrics::Cell, cells: &mut Vec<Cell<'_>>, notes: &mut
     cells.push(cell);
 }
 
-/// Returns the unit of a metric's column. Percentages come as such.
+/// Returns the unit of a metric's column. Values in percent are times 100 already.
 pub fn metric_unit(unit: &metrics::Unit) -> Unit {
     match unit {
         metrics::Unit::Events => Unit::Events,

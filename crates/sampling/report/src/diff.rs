@@ -1,4 +1,4 @@
-//! What changed between profiles: the first one is compared with each of the others.
+//! Differences between profiles: the first one is compared with each of the others.
 
 mod compared;
 mod status;
@@ -18,34 +18,34 @@ use status::Status;
 
 pub use test::{adjusted, significance};
 
-/// What makes weights of profiles comparable.
+/// The quantity by which weights of profiles are divided to compare them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Normalize {
-    /// Nothing: they are compared as they are.
+    /// No quantity: weights are compared as they are.
     #[default]
     None,
-    /// The seconds of each profile.
+    /// The duration of each profile in seconds.
     Time(Vec<f64>),
-    /// The sum of an event in each profile: this one of [`DiffOptions::events`].
+    /// The sum of an event in each profile; the event is an index of [`DiffOptions::events`].
     Event(usize),
 }
 
-/// Which comparison.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffOptions<'a> {
-    /// What rows are; several are levels, the first one outermost.
+    /// The dimensions of rows; several are levels, the first one outermost.
     pub by: &'a [Dimension],
-    /// Which events are counted; those that only normalize may come last.
+    /// The events that are counted; events that only normalize may come last.
     pub events: &'a [TableEvent],
-    /// How many of them, from the first one on, have columns.
+    /// The number of events, from the first one on, that have columns.
     pub shown: usize,
-    /// What makes weights comparable.
+    /// The quantity by which weights are divided.
     pub normalize: Normalize,
-    /// Differences that rest on fewer samples are marked.
+    /// The number of samples below which differences are marked.
     pub few: u64,
     /// Derived columns.
     pub metrics: &'a [MetricColumns<'a>],
-    /// How time is cut, for [`Dimension::Time`].
+    /// The slices into which [`Dimension::Time`] is cut.
     pub slices: Slices,
 }
 
@@ -59,20 +59,22 @@ pub fn profile_letter(place: usize) -> String {
     }
 }
 
-/// Builds the table of what changed from the first of `inputs` to each of the others. Rows are the same where their
-/// names are: modules of one build id, else of one path or name; processes and threads of one name.
+/// Builds the table of changes from the first of `inputs` to each of the others. Rows with the same names are one
+/// row: modules of one build id, else of one path or name; processes and threads of one name.
 ///
-/// For each event there are, of each profile, `a_percent`, `b_percent`, … and `a_weight`, `b_weight`, … (and `a_value`, …,
-/// where weights are normalized), then for each but the first `b_delta` with its standard error, `b_change` in percent, and
-/// `b_significance`; programs also read `a_samples`, `b_z` and `b_q`. Derived columns follow, likewise. `b_status` tells rows
-/// that are `new` or `gone`, or, where chance may have left them without samples, `new?` or `gone?`. Rows with the largest difference of the first event come first.
+/// For each event there are, of each profile, `a_percent`, `b_percent`, … and `a_weight`, `b_weight`, … (and
+/// `a_value`, …, where weights are normalized), then for each but the first `b_delta` with its standard error,
+/// `b_change` in percent, and `b_significance`; programs also read `a_samples`, `b_z` and `b_q`. Derived columns
+/// follow, likewise. `b_status` marks rows that are `new` or `gone`, or, where chance may have left them without
+/// samples, `new?` or `gone?`. Rows with the largest difference of the first event come first.
 ///
-/// Differences without normalization are exact, and those of top rows sum to the difference of the profiles' sums.
-/// The error is that of sampling: each count varies as a Poisson process does. One star or more means that no more than
-/// 5 %, 1 % or 0.1 % of rows so marked are expected to be there by chance (Benjamini and Hochberg).
+/// Differences without normalization are exact, and the differences of top rows sum to the difference of the
+/// profiles' sums. The error is the sampling error: each count varies as a Poisson process does. One star or more
+/// means that no more than 5 %, 1 % or 0.1 % of rows so marked are expected to be there by chance (Benjamini and
+/// Hochberg).
 ///
 /// # Errors
-/// As [`crate::report()`].
+/// The errors of [`crate::report()`].
 pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, ReportError> {
     let mut labels = Labels::new(inputs, options.by, options.slices, true);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
@@ -137,7 +139,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         .map(|slot| status::find(&grid, &samples, slot))
         .collect();
 
-    // Parents have lower levels.
+    // Rows are sorted by level first, so that parents come before the rows below them.
     let mut order: Vec<usize> = (0..grid.len()).collect();
     let size = |row: usize| {
         let first = columns.first();
@@ -152,7 +154,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
             .then(other_size.1.total_cmp(&one_size.1))
     });
     let mut table = Table::new(heads);
-    // By row of the grid: its id in the table.
+    // The id in the table of each row of the grid.
     let mut ids = vec![0_u32; grid.len()];
     let mut named = RowNames::default();
     for index in order {

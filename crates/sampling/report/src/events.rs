@@ -1,4 +1,4 @@
-//! The events of tables: which events of several profiles are the same one, and the columns' ids of several.
+//! The events of tables: the matching of events of several profiles, and the suffixes of column ids.
 
 use dioptra_metrics::EventName;
 use dioptra_perfrecords::AttrFlags;
@@ -6,20 +6,21 @@ use dioptra_profile::{EventProfile, Profile};
 use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 
-/// An event of a table: of each profile the one that it stands for.
+/// An event of a table, which stands for at most one event of each profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEvent {
     /// Its name.
     pub name: String,
-    /// By profile: its index in [`Profile::events`]; `None` where it was not recorded.
+    /// For each profile, the event's index in [`Profile::events`]; `None` where it was not recorded.
     pub of: Vec<Option<usize>>,
 }
 
 impl TableEvent {
-    /// The events of all profiles that sampled anything, those of one name together, in the order of the profiles.
+    /// Returns the events of all profiles that sampled anything, in the order of the profiles. Events of one name are
+    /// one event.
     ///
-    /// An event that no other profile has by its name is together with the only one of each other profile that counts
-    /// the same: `cpu-clock:ppp` with `cpu-clock`, since only the precision that was asked for differs.
+    /// An event whose name other profiles lack is matched with an event that counts the same, if there is only one
+    /// such: `cpu-clock:ppp` with `cpu-clock`, since only the precision that was asked for differs.
     pub fn all(profiles: &[&Profile]) -> Vec<TableEvent> {
         let mut events: Vec<TableEvent> = Vec::new();
         for (place, profile) in profiles.iter().enumerate() {
@@ -58,7 +59,7 @@ impl TableEvent {
     }
 }
 
-/// Whether two events count the same in the same modes, however precisely and often they are sampled.
+/// Returns whether two events count the same in the same modes, however precisely and often they are sampled.
 fn counts_same(one: &EventProfile, other: &EventProfile) -> bool {
     let modes = AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
     let (first, second) = (EventName::parse(one.name()), EventName::parse(other.name()));
@@ -68,7 +69,7 @@ fn counts_same(one: &EventProfile, other: &EventProfile) -> bool {
         && (&first.key, &first.pmu) == (&second.key, &second.pmu)
 }
 
-/// What follows the ids of the columns of each of these events: nothing where there is only one, else the event.
+/// Returns the suffix of the column ids of each event: empty where there is only one, else the event in brackets.
 pub(crate) fn id_suffixes(names: &[&str]) -> Vec<String> {
     if names.len() < 2 {
         return vec![String::new(); names.len()];
@@ -83,7 +84,7 @@ pub(crate) fn id_suffixes(names: &[&str]) -> Vec<String> {
     names.iter().enumerate().map(suffix).collect()
 }
 
-/// Tells which events of other names count as one.
+/// Adds facts on events of other names that count as one.
 pub(crate) fn paired_facts(facts: &mut Facts, events: &[TableEvent], profiles: &[&Profile]) {
     for event in events {
         let each = event.of.iter().zip(profiles);

@@ -16,35 +16,35 @@ use same::Same;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-/// What a table counts, and how.
+/// The levels and events that a table counts, and the way in which it does.
 pub(crate) struct GridOptions<'a> {
     pub levels: &'a [Dimension],
     pub events: &'a [TableEvent],
     pub children: bool,
     /// Whether rows that count nothing of their own are left out, where totals are not shown.
     pub counted_only: bool,
-    /// Estimates that know each sample's weight.
+    /// Whether estimates use each sample's weight.
     pub estimates: bool,
-    /// Each profile keeps counts of its own; else they are summed.
+    /// Whether each profile keeps counts of its own; otherwise they are summed.
     pub apart: bool,
     pub matching: Match,
 }
 
-/// One row: the place of a key in the hierarchy.
+/// A row: a key of one level, below its parent.
 #[derive(Clone, Copy)]
 pub(crate) struct GridRow {
     pub parent: Option<usize>,
     pub level: usize,
-    /// The profile that has this row first, and its key there.
+    /// The first profile that has this row; `key` is the row's key there.
     pub input: usize,
     pub key: u32,
 }
 
-/// What a row counts of an event.
+/// The counts of one event in a row.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Measure {
     pub count: SelfAndTotal,
-    /// Of `own`.
+    /// The estimate of the self count.
     pub estimate: Estimate,
 }
 
@@ -56,31 +56,33 @@ impl Measure {
     }
 }
 
-/// Rows with their counts: each row stands behind the one above it.
+/// Rows with their counts; each row comes after its parent.
 pub(crate) struct Grid {
-    /// How functions of several profiles were matched.
+    /// Notes on the matching of functions of several profiles.
     pub notes: MatchNotes,
     rows: GridRows,
-    /// By profile and module: its number among all; empty where there is one profile.
+    /// For each profile and module, its number among the modules of all profiles; empty where there is one profile.
     modules: Vec<Vec<usize>>,
     slots: usize,
     events: usize,
 }
 
 enum GridRows {
-    /// Those of one profile as they were counted.
+    /// The rows of one profile, as they were counted.
     Counted(Box<Counted>),
-    /// Those of several.
+    /// The rows of several profiles, matched.
     Matched {
         rows: Vec<GridRow>,
-        /// By row, slot and event.
+        /// The counts by row, slot and event.
         measures: Vec<Measure>,
     },
 }
 
 impl Grid {
+    /// Counts the rows of all profiles and matches them.
+    ///
     /// # Errors
-    /// As [`hierarchy`].
+    /// The errors of [`hierarchy`].
     pub(crate) fn new(
         inputs: &[Input<'_>],
         labels: &Labels,
@@ -144,14 +146,14 @@ impl Grid {
         })
     }
 
-    /// The number of a profile's module among those of all profiles.
+    /// Returns the number of a profile's module among the modules of all profiles.
     pub(crate) fn module_number(&self, input: usize, module: ModuleId) -> usize {
         let numbers = self.modules.get(input);
         let number = numbers.and_then(|numbers| numbers.get(module as usize));
         number.copied().unwrap_or(module as usize)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         match &self.rows {
             GridRows::Counted(counted) => counted.rows.len(),
@@ -159,7 +161,7 @@ impl Grid {
         }
     }
 
-    /// One row.
+    /// Returns one row.
     #[inline]
     pub(crate) fn row(&self, row: usize) -> GridRow {
         match &self.rows {
@@ -168,7 +170,7 @@ impl Grid {
         }
     }
 
-    /// What a row counts of an event; `slot` is 0 unless profiles were kept apart.
+    /// Returns the counts of an event in a row; `slot` is 0 unless profiles were kept apart.
     #[inline]
     pub(crate) fn measure(&self, row: usize, slot: usize, event: usize) -> Measure {
         match &self.rows {
@@ -179,7 +181,7 @@ impl Grid {
         }
     }
 
-    /// What a row counts, by event.
+    /// Returns the counts of a row, by event.
     pub(crate) fn measures(&self, row: usize, slot: usize) -> impl Iterator<Item = Measure> + '_ {
         (0..self.events).map(move |event| self.measure(row, slot, event))
     }
@@ -188,11 +190,11 @@ impl Grid {
 /// The rows of one profile.
 struct Counted {
     rows: Hierarchy,
-    /// The profile's place.
+    /// The profile's index.
     input: usize,
-    /// By event of the table: which of those that were counted.
+    /// For each event of the table, its index among the counted events; `None` where the profile lacks it.
     events: Vec<Option<usize>>,
-    /// By event that was counted: which of the table.
+    /// For each counted event, its index among the table's events.
     shown: Vec<usize>,
     has_estimates: bool,
 }
@@ -245,7 +247,7 @@ impl Counted {
         Measure { count, estimate }
     }
 
-    /// Calls `visit` with each event of the table that a row counts.
+    /// Calls `visit` with each event of the table that a row counts, and the counts.
     fn each(&self, row: usize, mut visit: impl FnMut(usize, Measure)) {
         for cell in self.rows.cells(row) {
             let event = self.shown[cell.event as usize];
@@ -268,7 +270,7 @@ fn count(
         && !matches!(dimension, Dimension::Block | Dimension::Time)
         && (options.children || dimension != Dimension::Address)
     {
-        // One level costs less by itself.
+        // One level is counted faster without a hierarchy.
         let rows = aggregate(profile, names, dimension, events);
         return Ok(Hierarchy::of_one_level(rows));
     }
@@ -287,7 +289,7 @@ fn count(
     )
 }
 
-/// Slices of time that hold the samples of all profiles, each of which begins at its own first sample.
+/// Returns slices of time that hold the samples of all profiles, each of which begins at its own first sample.
 pub(crate) fn slices(inputs: &[Input<'_>], slices: Slices) -> TimeSlices {
     let each: Vec<TimeSlices> = inputs
         .iter()

@@ -1,4 +1,4 @@
-//! What names a row: the columns and cells of each dimension, and one text for tables of several.
+//! The names of rows: the columns and cells of each dimension, and one text for tables of several dimensions.
 
 use crate::grid::Grid;
 use crate::locations::{Locations, NamedRows, id_of};
@@ -8,39 +8,39 @@ use std::borrow::Cow;
 
 use dioptra_profile::{Dimension, FunctionName, Names, Profile, Slices, TimeSlices, UNKNOWN};
 
-/// One profile with the names of its places.
+/// A profile with the names of its addresses.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
     /// The profile.
     pub profile: &'a Profile,
-    /// The names of its places.
+    /// The names of its addresses.
     pub names: &'a Names,
     /// Its basic blocks, for [`Dimension::Block`].
     pub blocks: Option<&'a Blocks>,
-    /// The code of functions without names, by which they are matched with those of other versions of a module.
+    /// The shapes of functions without names, by which they are matched with functions of other versions of a module.
     pub shapes: Option<&'a Shapes>,
-    /// What it is called where there are several: its file.
+    /// The profile's name among several: its file.
     pub label: &'a str,
 }
 
-/// The place of the location among the columns that name a row.
+/// The index of the location among the columns that name a row.
 const AFTER_MODULE: usize = 1;
 
-/// How rows are named.
+/// The options and locations by which rows are named.
 #[derive(Clone)]
 pub(crate) struct Labels {
     /// Whether some functions are inlined ones.
     pub has_inlined: bool,
-    /// Whether processes and threads go by their names, whatever their numbers.
+    /// Whether processes and threads are named without their numbers.
     pub tasks_by_name: bool,
-    /// How time is cut.
+    /// The slices of time.
     pub slices: TimeSlices,
-    /// Where rows are whose names others have too; `None` where rows have no keys for programs either.
+    /// The locations of rows that share their names with others; `None` where rows have no keys for programs either.
     locations: Option<Locations>,
 }
 
 impl Labels {
-    /// For tables of `inputs` along these dimensions.
+    /// Makes the labels for tables of `inputs` along these dimensions.
     pub(crate) fn new(
         inputs: &[Input<'_>],
         by: &[Dimension],
@@ -59,7 +59,7 @@ impl Labels {
         }
     }
 
-    /// For the functions of a call tree.
+    /// Makes the labels for the functions of a call tree.
     pub(crate) fn of_functions(has_inlined: bool, locations: Locations) -> Self {
         Labels {
             has_inlined,
@@ -69,7 +69,7 @@ impl Labels {
         }
     }
 
-    /// Gives the rows of a table keys for programs, and locations to those whose names others have too.
+    /// Gives the rows of a table keys for programs, and locations to rows that share their names with others.
     pub(crate) fn locate(&mut self, inputs: &[Input<'_>], grid: &Grid, levels: &[Dimension]) {
         let number_of = |input, module| grid.module_number(input, module);
         let mut rows = NamedRows::new(inputs, &number_of);
@@ -79,8 +79,8 @@ impl Labels {
         self.locations = Some(rows.locations());
     }
 
-    /// The key of a row for programs, which does not depend on its name: its module's build id or path, and where the
-    /// function starts in the module.
+    /// Returns the columns of a row's key for programs, which does not depend on its name: its module's build id or
+    /// path, and the address of the function in the module.
     pub(crate) fn key_heads(&self, dimension: Dimension) -> Vec<Column> {
         if self.locations.is_none() || !has_module(dimension) {
             return Vec::new();
@@ -94,7 +94,7 @@ impl Labels {
         heads
     }
 
-    /// The cells of [`Labels::key_heads`].
+    /// Appends the cells of [`Labels::key_heads`].
     pub(crate) fn push_key<'a>(
         &self,
         input: &Input<'a>,
@@ -130,7 +130,7 @@ impl Labels {
         }
     }
 
-    /// The columns that name a row and tell it from others of the same names.
+    /// Returns the columns that name a row and tell it apart from others of the same names.
     pub(crate) fn all_heads(&self, dimension: Dimension) -> Vec<Column> {
         let mut heads = self.heads(dimension);
         if self.has_locations(dimension) {
@@ -141,7 +141,7 @@ impl Labels {
         heads
     }
 
-    /// The cells of [`Labels::all_heads`], of a row of the profile at this place.
+    /// Appends the cells of [`Labels::all_heads`] for a row of the profile with the index `place`.
     pub(crate) fn push_all_cells<'a>(
         &self,
         input: &Input<'a>,
@@ -160,7 +160,7 @@ impl Labels {
         self.push_key(input, dimension, key, cells);
     }
 
-    /// Where a row is whose name others have too.
+    /// Returns the location of a row that shares its names with others.
     pub(crate) fn location(
         &self,
         input: &Input<'_>,
@@ -186,14 +186,14 @@ impl Labels {
         }
     }
 
-    /// Whether rows of a dimension may have locations.
+    /// Returns whether rows of a dimension may have locations.
     pub(crate) fn has_locations(&self, dimension: Dimension) -> bool {
         let locations = self.locations.as_ref();
         has_module(dimension) && locations.is_some_and(|locations| !locations.is_empty())
     }
 }
 
-/// Whether the first name of a row is that of its module.
+/// Returns whether the first name of a row is its module's.
 fn has_module(dimension: Dimension) -> bool {
     matches!(
         dimension,
@@ -206,7 +206,7 @@ fn has_module(dimension: Dimension) -> bool {
     )
 }
 
-/// The word for a dimension in tables, as `--by` reads it.
+/// Returns the word for a dimension in tables, as `--by` reads it.
 pub(crate) fn word(dimension: Dimension) -> &'static str {
     match dimension {
         Dimension::Function => "function",
@@ -221,12 +221,12 @@ pub(crate) fn word(dimension: Dimension) -> &'static str {
         Dimension::Time => "time",
         Dimension::Address => "instruction",
         Dimension::Line | Dimension::OutermostLine => "line",
-        // The rest of a list that may grow.
+        // `Dimension` may get more variants.
         _ => "key",
     }
 }
 
-/// The columns that name a function: with inlined functions one more tells which ones are.
+/// Returns the columns that name a function; with inlined functions one more column marks these.
 fn function_heads(has_inlined: bool) -> &'static [&'static str] {
     if has_inlined {
         &["module", "inlined", "function"]
@@ -235,7 +235,7 @@ fn function_heads(has_inlined: bool) -> &'static [&'static str] {
     }
 }
 
-/// The cell that tells whether a function's row is of its code inside of others.
+/// Returns the cell that marks a function's row as its code inlined into others.
 fn inlined_cell(function: &FunctionName) -> Cell<'static> {
     if function.is_inlined {
         Cell::name("inlined")
@@ -249,7 +249,7 @@ fn number(number: Option<u32>) -> Cell<'static> {
 }
 
 impl Labels {
-    /// The columns that name a row of `dimension`.
+    /// Returns the columns that name a row of `dimension`.
     pub(crate) fn heads(&self, dimension: Dimension) -> Vec<Column> {
         let names: &[&str] = match dimension {
             Dimension::Function => function_heads(self.has_inlined),
@@ -286,7 +286,7 @@ impl Labels {
         names.iter().map(column).collect()
     }
 
-    /// The cells of the row with this key, one for each of [`Labels::heads`].
+    /// Appends the cells of the row with this key, one for each of [`Labels::heads`].
     pub(crate) fn push_cells<'a>(
         &self,
         input: &Input<'a>,
@@ -391,8 +391,8 @@ impl Labels {
         }
     }
 
-    /// One text for a row with these cells, below rows of the dimensions `above`, which it need not repeat. A row whose
-    /// names others have too tells its `location`.
+    /// Returns one text for a row with these cells, below rows of the dimensions `above`, whose names it need not
+    /// repeat. The text of a row that shares its names with others contains its `location`.
     pub(crate) fn text<'a>(
         &self,
         dimension: Dimension,
@@ -402,7 +402,7 @@ impl Labels {
     ) -> Cow<'a, str> {
         let text = self.plain_text(dimension, cells, above, location);
         match location {
-            // Functions name it beside their module.
+            // A function's text has the location beside the module already.
             Some(location) if dimension != Dimension::Function => {
                 format!("{text} ({location})").into()
             }
@@ -430,7 +430,7 @@ impl Labels {
             true => text,
             false => format!("{text} ({more})").into(),
         };
-        // What contains it, unless that stands above.
+        // The module, unless a row above names it.
         let module = || match has(Dimension::Module) || has(Dimension::Function) {
             true => "".into(),
             false => text(0),

@@ -2,7 +2,8 @@
 //!
 //! Each function here takes profiles and their names and returns a [`Table`](dioptra_tables::Table), or an
 //! [`Annotation`], which has renderings of its own. [`report`], [`by`] and [`tree`] show one or several profiles,
-//! [`diff`] compares two. Functions of several profiles are matched by their module and address, or by name.
+//! [`diff`] compares the first profile with each of the others. Functions of several profiles are matched by their
+//! module and address, or by name.
 //!
 //! Losses, fallbacks and doubts of the profile are [facts](dioptra_tables::Fact) of the table.
 
@@ -31,11 +32,11 @@ mod working_set;
 
 pub use added::AddedColumns;
 pub use annotate::{
-    AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
-    Annotation, AnnotationStyle, AnnotationView, BranchColumns, Drawing, FindError, FoundFunction,
-    JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame, SourceFiles, SourceText, annotate,
-    edge_kind_word, find_function, function_with_id, instruction_kind_word, write_annotation,
-    write_annotation_dot, write_annotation_json, write_annotation_ndjson,
+    AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, AnnotatedBlock, AnnotatedEdge,
+    AnnotatedEvent, AnnotatedLine, AnnotatedLoop, Annotation, AnnotationStyle, AnnotationView,
+    BranchColumns, Drawing, FindError, FoundFunction, JumpTarget, MemoryColumn, SourceFiles,
+    SourceText, annotate, edge_kind_word, find_function, function_with_id, instruction_kind_word,
+    write_annotation, write_annotation_dot, write_annotation_json, write_annotation_ndjson,
 };
 pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report, report_with_keys};

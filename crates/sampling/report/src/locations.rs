@@ -1,32 +1,32 @@
-//! What tells rows apart that have the same names: a module's path or build id, a function's file or address.
+//! The locations of rows with the same names: a module's path or build id, a function's file or address.
 
 use crate::Input;
 use dioptra_profile::{Dimension, FunctionId, Module, ModuleId};
 use std::collections::{HashMap, HashSet};
 
-/// The bytes of a build id that tell two builds apart for people.
+/// The number of a build id's bytes that people are shown to tell two builds apart.
 const SHORT_BUILD_ID: usize = 6;
 
 /// The locations of rows whose names other rows have too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locations {
-    /// By profile and module.
+    /// The locations of modules, by profile.
     modules: HashMap<(usize, ModuleId), String>,
-    /// By profile and function.
+    /// The locations of functions, by profile.
     functions: HashMap<(usize, FunctionId), String>,
 }
 
-/// The rows of a table, of which names may collide.
+/// The rows of a table, whose names may collide.
 pub(crate) struct NamedRows<'a> {
     inputs: &'a [Input<'a>],
-    /// The number of a profile's module, which modules of other profiles share that are the same.
+    /// Returns the number of a profile's module; modules of other profiles that are the same have the same number.
     number_of: &'a dyn Fn(usize, ModuleId) -> usize,
     modules: HashSet<(usize, ModuleId)>,
     functions: HashSet<(usize, FunctionId)>,
 }
 
 impl<'a> NamedRows<'a> {
-    /// No rows yet of these profiles, whose modules have these numbers.
+    /// Makes an empty set of rows for these profiles; `number_of` returns the number of a profile's module.
     pub(crate) fn new(
         inputs: &'a [Input<'a>],
         number_of: &'a dyn Fn(usize, ModuleId) -> usize,
@@ -74,7 +74,8 @@ impl<'a> NamedRows<'a> {
         }
     }
 
-    /// Modules of one name differ in their paths, or in their builds.
+    /// Returns the locations of modules that share a name: their paths, with their build ids where paths are the same
+    /// too.
     fn modules(&self) -> HashMap<(usize, ModuleId), String> {
         let mut locations = HashMap::new();
         let module = |row: &(usize, ModuleId)| self.inputs[row.0].profile.modules().get(row.1);
@@ -106,7 +107,7 @@ impl<'a> NamedRows<'a> {
         locations
     }
 
-    /// Functions of one name and module differ in their files, or at least in their addresses.
+    /// Returns the locations of functions that share a name and a module: their files, or at least their addresses.
     fn functions(&self) -> HashMap<(usize, FunctionId), String> {
         let mut locations = HashMap::new();
         let mut by_name: HashMap<_, Vec<(usize, FunctionId)>> = HashMap::new();
@@ -139,17 +140,17 @@ impl<'a> NamedRows<'a> {
 }
 
 impl Locations {
-    /// Whether no row needs one.
+    /// Returns whether no row needs a location.
     pub(crate) fn is_empty(&self) -> bool {
         self.modules.is_empty() && self.functions.is_empty()
     }
 
-    /// The location of a row of a module.
+    /// Returns the location of a module's row.
     pub(crate) fn module(&self, input: usize, module: ModuleId) -> Option<&str> {
         self.modules.get(&(input, module)).map(String::as_str)
     }
 
-    /// The location of a function's row.
+    /// Returns the location of a function's row, else its module's.
     pub(crate) fn function(
         &self,
         input: usize,
@@ -161,12 +162,12 @@ impl Locations {
     }
 }
 
-/// The bytes as digits.
+/// Formats bytes as hexadecimal digits.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The name of a module that no other module has: its build id, else its path.
+/// Returns a key of a module that no other module has: its build id, else its path.
 pub(crate) fn id_of(module: &Module) -> String {
     match &module.build_id {
         Some(build_id) if !build_id.is_empty() => hexadecimal(build_id),

@@ -1,14 +1,14 @@
-//! Facts on how the functions of several profiles were matched.
+//! Facts on the matching of functions of several profiles.
 
 use crate::Input;
 use crate::grid::MatchNotes;
 use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 
-/// The number of functions or modules that text names.
+/// The most functions or modules that a text names.
 const MOST_TOLD: usize = 4;
 
-/// Says which functions share a row by name alone, and of which modules the builds differ.
+/// Adds facts on functions that share a row by name alone, and on modules whose builds differ.
 pub(crate) fn match_facts(facts: &mut Facts, notes: &MatchNotes, inputs: &[Input<'_>]) {
     if !notes.builds.is_empty() {
         let text = format!(
@@ -60,7 +60,7 @@ pub(crate) fn match_facts(facts: &mut Facts, notes: &MatchNotes, inputs: &[Input
     }
 }
 
-/// The first names, and the number of the rest.
+/// Lists the first names, and the number of the rest.
 fn listed(names: &[String]) -> String {
     let shown = names[..names.len().min(MOST_TOLD)].join(", ");
     match names.len().saturating_sub(MOST_TOLD) {

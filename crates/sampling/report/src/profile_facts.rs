@@ -1,4 +1,4 @@
-//! What the reader of a profile's table has to know: totals, losses, missing names.
+//! Facts for the reader of a profile's table: totals, losses, missing names.
 
 use crate::Blocks;
 use crate::columns::weight_unit;
@@ -9,11 +9,11 @@ use dioptra_profile::{
     without_line,
 };
 use dioptra_symbols::Note;
-use dioptra_tables::{Cell, Facts, Severity, Unit};
+use dioptra_tables::{Cell, Facts, Remedy, Severity, Unit};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 
-/// How many modules without names are told one by one in text.
+/// The number of modules without names that text lists one by one.
 const MODULES_TOLD: usize = 3;
 
 /// Returns the facts of `profile` that concern `events` (indices of [`Profile::events`]). `names` may be empty where
@@ -22,7 +22,8 @@ pub fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) -> Fact
     facts_of_shares(profile, names, events, false)
 }
 
-/// As [`profile_facts`]; percentages are of all samples, or of those that passed the filters.
+/// Returns the facts of [`profile_facts`]. Percentages are of all samples if `of_all` is set, else of the samples
+/// that passed the filters.
 pub(crate) fn facts_of_shares(
     profile: &Profile,
     names: &Names,
@@ -80,18 +81,16 @@ pub(crate) fn facts_of_shares(
                 let bits = profile.events()[*index].attr().sample_type;
                 bits.contains(SampleType::BRANCH_STACK)
             };
-            let remedy = match events.iter().any(has_branches) {
-                true => {
-                    "record with -g, or see the calls of the branch records with --tree callers"
-                }
-                false => "record with -g",
-            };
             facts.add(
                 Severity::Fallback,
                 "no_call_chains",
-                format!("no call chains were recorded, so totals equal self counts; {remedy}"),
+                "no call chains were recorded, so totals equal self counts",
                 true,
             );
+            facts.propose(Remedy::RecordCallChains);
+            if events.iter().any(has_branches) {
+                facts.propose(Remedy::ShowBranchCallers);
+            }
         }
         let of_lbr = |index: &usize| {
             BranchFilter(profile.events()[*index].attr().branch_sample_type).is_call_stack()
@@ -107,7 +106,7 @@ pub(crate) fn facts_of_shares(
         add_unwinding(&mut facts, profile.losses());
         add_traced(&mut facts, profile, traced(profile, events));
     }
-    // Modules with what was said of them.
+    // Notes that were added already, by module.
     let mut told = HashSet::new();
     if !names.functions().is_empty() {
         let modules = unresolved(profile, names, events);
@@ -136,7 +135,7 @@ pub(crate) fn facts_of_shares(
     facts
 }
 
-/// Tells for how much of the time counters ran that took turns.
+/// Adds facts on counters that took turns: the part of the time for which each ran.
 pub(crate) fn multiplex_facts(facts: &mut Facts, profile: &Profile, events: &[usize]) {
     for event in events.iter().map(|index| &profile.events()[*index]) {
         let Some(times) = event.multiplexing() else {
@@ -175,7 +174,7 @@ pub(crate) fn multiplex_facts(facts: &mut Facts, profile: &Profile, events: &[us
     }
 }
 
-/// Tells where code could not be read, so that its samples lie in no block.
+/// Adds a fact on code that could not be read, whose samples lie in no block.
 pub(crate) fn block_facts(facts: &mut Facts, profile: &Profile, blocks: &Blocks) {
     let Some((most, _)) = blocks.without().first() else {
         return;
@@ -205,13 +204,13 @@ pub(crate) fn block_facts(facts: &mut Facts, profile: &Profile, blocks: &Blocks)
     );
 }
 
-/// `1 sample`, `2 samples`.
+/// Formats a number of samples: `1 sample`, `2 samples`.
 fn samples(count: u64) -> String {
     format!("{count} sample{}", if count == 1 { "" } else { "s" })
 }
 
-/// Tells of call chains that were taken while functions were traced: of those that lead through the tracer to the callers,
-/// and of those that do not.
+/// Adds facts on call chains that were taken while functions were traced: on chains that lead through the tracer to
+/// the callers, and on chains that end there.
 fn add_traced(facts: &mut Facts, profile: &Profile, ends: Count) {
     let through = profile.losses().through_thunks;
     if through > 0 {
@@ -232,22 +231,19 @@ fn add_traced(facts: &mut Facts, profile: &Profile, ends: Count) {
         Severity::Loss,
         "traced_chains",
         format!(
-            "{} taken while functions were traced: their call chains end at the tracer's thunks ([unknown] in memfd:dioptra), which stand for the callers; record with --call-graph fp (the kernel ends chains after kernel.perf_event_max_stack frames, and a traced call takes two), or without tracing, to see these",
+            "{} taken while functions were traced: their call chains end at the tracer's thunks ([unknown] in memfd:dioptra), which stand for the callers; a recording without tracing shows these, and call chains by frame pointers do (the kernel ends them after kernel.perf_event_max_stack frames, and a traced call takes two)",
             samples(ends.samples)
         ),
         ends.samples,
     );
+    facts.propose(Remedy::RecordFramePointers);
 }
 
-/// Tells for how many samples the callers could not be found from their copies of the stack, and why.
+/// Adds a fact on samples whose callers could not be found from their copies of the stack, and why.
 fn add_unwinding(facts: &mut Facts, losses: &Losses) {
     let counts = &losses.unwinding;
     let reasons = [
-        (
-            "cut",
-            counts.cut,
-            "the stack goes on above the copy; record with --call-graph dwarf,SIZE for a larger one",
-        ),
+        ("cut", counts.cut, "the stack goes on above the copy"),
         ("no_table", counts.no_table, "code without unwind tables"),
         ("broken", counts.broken, "the tables lead to no stack"),
         (
@@ -283,11 +279,14 @@ fn add_unwinding(facts: &mut Facts, losses: &Losses) {
         ),
         Value::Object(value),
     );
+    if counts.cut > 0 {
+        facts.propose(Remedy::RecordLargerStacks);
+    }
 }
 
 fn add_losses(facts: &mut Facts, losses: &Losses) {
     let summary = &losses.summary;
-    // What was lost, and what to say of one and of several.
+    // Adds a loss; the pair holds the words for one and for several.
     let mut loss = |id: &str, count: u64, (one, several): (&str, &str), text: &str| {
         if count > 0 {
             let what = if count == 1 { one } else { several };
@@ -300,7 +299,7 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         ("record was", "records were"),
         " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
     );
-    // perf writes LOST_SAMPLES records at its end with what LOST records have told already.
+    // perf writes LOST_SAMPLES records at its end that repeat the counts of LOST records.
     loss(
         "lost_samples",
         if summary.lost_samples <= summary.lost {
@@ -445,7 +444,7 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
     }
 }
 
-/// Tells of how many samples the inlined functions are not known.
+/// Adds a fact on samples whose inlined functions are not known.
 fn add_undescribed(facts: &mut Facts, profile: &Profile, names: &Names, events: &[usize]) {
     let mut modules = undescribed(profile, names, events);
     modules.sort_by_key(|(module, count)| (std::cmp::Reverse(count.samples), *module));
@@ -458,7 +457,7 @@ fn add_undescribed(facts: &mut Facts, profile: &Profile, names: &Names, events: 
         .iter()
         .map(|(module, count)| {
             let path = profile.modules().get(*module).path();
-            let notes = problems.get(module).map_or(&[][..], Vec::as_slice);
+            let notes = texts(problems.get(module));
             json!({"module": path.to_string_lossy(), "samples": count.samples, "notes": notes})
         })
         .collect();
@@ -476,11 +475,11 @@ fn add_undescribed(facts: &mut Facts, profile: &Profile, names: &Names, events: 
     );
 }
 
-/// What is missing of samples, and how it is told.
+/// A property that samples may lack, and the ids of the facts about it.
 struct Missing {
-    /// What was not found.
+    /// The word for the property.
     what: &'static str,
-    /// Ids of the facts: all of it, one module's, how many more modules.
+    /// The ids of three facts: all samples, one module, the number of further modules.
     ids: [&'static str; 3],
 }
 
@@ -495,21 +494,38 @@ impl Missing {
     };
 }
 
-/// What explains why a module's names are missing: a note that is no problem, such as where names came from, does not.
-fn problems(notes: &[ModuleNote]) -> BTreeMap<ModuleId, Vec<String>> {
-    let mut problems: BTreeMap<ModuleId, Vec<String>> = BTreeMap::new();
+/// Returns the notes that explain missing names, by module. Notes that are no problem, such as where names came from,
+/// are left out.
+fn problems(notes: &[ModuleNote]) -> BTreeMap<ModuleId, Vec<&Note>> {
+    let mut problems: BTreeMap<ModuleId, Vec<&Note>> = BTreeMap::new();
     for note in notes.iter().filter(|note| note.note.is_problem()) {
-        let of_module: &mut Vec<String> = problems.entry(note.module).or_default();
-        let text = note.note.to_string();
-        // Names and debug information are looked for in the same files.
-        if !of_module.contains(&text) {
-            of_module.push(text);
+        let of_module: &mut Vec<&Note> = problems.entry(note.module).or_default();
+        // Names and debug information are looked for in the same files, so a note may come twice.
+        if !of_module.contains(&&note.note) {
+            of_module.push(&note.note);
         }
     }
     problems
 }
 
-/// Tells which modules have samples that lack something, and why, unless that was `told` already.
+/// Returns the texts of a module's notes.
+fn texts(notes: Option<&Vec<&Note>>) -> Vec<String> {
+    let notes = notes.into_iter().flatten();
+    notes.map(ToString::to_string).collect()
+}
+
+/// Returns the remedy for a module's missing names, lines or code.
+pub(crate) fn remedy(note: &Note) -> Option<Remedy> {
+    match note {
+        Note::NoFile { .. } | Note::BuildIdMismatch { .. } | Note::Unverified { .. } => {
+            Some(Remedy::GiveRecordedFiles)
+        }
+        Note::NoKernelFile { .. } => Some(Remedy::GiveKernelFile),
+        _ => None,
+    }
+}
+
+/// Adds facts on modules whose samples lack something, and why, unless that was `told` already.
 fn add_missing(
     facts: &mut Facts,
     (profile, names): (&Profile, &Names),
@@ -535,7 +551,7 @@ fn add_missing(
             json!({
                 "module": path.to_string_lossy(),
                 "samples": samples,
-                "notes": notes.get(module).cloned().unwrap_or_default(),
+                "notes": texts(notes.get(module)),
             })
         })
         .collect();
@@ -557,15 +573,19 @@ fn add_missing(
     for (module, count, notes) in explained.by_ref().take(MODULES_TOLD) {
         let label = &profile.modules().get(*module).label;
         for note in notes {
-            if !told.insert((*module, note.clone())) {
+            let text = note.to_string();
+            if !told.insert((*module, text.clone())) {
                 continue;
             }
             facts.add(
                 Severity::Loss,
                 missing.ids[1],
-                format!("{} of {label}: {note}", samples(*count)),
-                note.as_str(),
+                format!("{} of {label}: {text}", samples(*count)),
+                text,
             );
+            if let Some(remedy) = remedy(note) {
+                facts.propose(remedy);
+            }
         }
     }
     let more = explained.count();
@@ -575,7 +595,7 @@ fn add_missing(
             Severity::Loss,
             missing.ids[2],
             format!(
-                "{more} more {plural} without {}s; --format json tells of each",
+                "{more} more {plural} without {}s, which JSON lists",
                 missing.what
             ),
             more,
@@ -583,7 +603,7 @@ fn add_missing(
     }
 }
 
-/// Tells of modules whose names come from files that may be others than the recorded ones.
+/// Adds a fact on modules whose names come from files that may differ from the recorded ones.
 fn add_unverified(facts: &mut Facts, profile: &Profile, names: &Names) {
     let notes = names.notes().iter();
     let unverified: Vec<_> = notes
@@ -610,4 +630,5 @@ fn add_unverified(facts: &mut Facts, profile: &Profile, names: &Names) {
         format!("{}{others}", first.note),
         list,
     );
+    facts.propose(Remedy::GiveRecordedFiles);
 }

@@ -13,8 +13,8 @@ pub struct RowLabels {
 }
 
 impl RowLabels {
-    /// Names the rows of one profile. With `tasks_by_name`, processes and threads go by their names alone, whatever their
-    /// numbers. Slices of time ([`Dimension::Time`]) have no names here.
+    /// Names the rows of one profile. With `tasks_by_name`, processes and threads are named without their numbers.
+    /// Slices of time ([`Dimension::Time`]) have no names here.
     pub fn new(input: &Input<'_>, dimension: Dimension, tasks_by_name: bool) -> RowLabels {
         let slices = Slices::Number(const { NonZeroU32::new(1).unwrap() });
         RowLabels {

@@ -1,10 +1,11 @@
-//! Events that are no part of the ordinary sampling.
+//! Facts on events that are no part of the ordinary sampling.
 
 use dioptra_profile::Profile;
-use dioptra_tables::{Facts, Severity};
+use dioptra_tables::{Facts, Remedy, Severity};
 use serde_json::json;
 
-/// Adds the facts about events that were recorded for windows: those that a table leaves out, and those that it shows.
+/// Adds facts on events that were recorded for windows: on events that a table leaves out, and on events that it
+/// shows.
 pub(crate) fn events_of_windows(facts: &mut Facts, profile: &Profile, shown: &[usize]) {
     let of_windows = |index: &usize| profile.events()[*index].is_set_aside();
     let names = |events: &mut dyn Iterator<Item = usize>| -> Vec<&str> {
@@ -19,11 +20,12 @@ pub(crate) fn events_of_windows(facts: &mut Facts, profile: &Profile, shown: &[u
             Severity::Info,
             "events_of_windows",
             format!(
-                "read over windows, and no part of this table: {}; `dioptra metrics` shows them",
+                "read over windows, and no part of this table: {}",
                 hidden.join(", ")
             ),
             json!(hidden),
         );
+        facts.propose(Remedy::ShowWindows);
     }
     let told = names(&mut shown.iter().copied().filter(of_windows));
     if !told.is_empty() {

@@ -1,4 +1,4 @@
-//! The code of functions without names, by which they are known again after they moved.
+//! Hashes of the code of functions without names, by which they are known again after they moved.
 
 use dioptra_instructions::{FunctionCode, InstructionText, Syntax};
 use dioptra_profile::{FunctionId, Names, Profile};
@@ -6,11 +6,11 @@ use dioptra_symbols::{ModuleRequest, SymbolOptions, Symbolizer};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Fewer instructions are too like those of other functions.
+/// The least number of instructions of a function with a shape. Shorter functions are too much alike.
 const LEAST: usize = 8;
 
-/// What the code of functions without names does, wherever it lies. Functions that cannot be told apart by it, or whose
-/// code cannot be read, have none.
+/// The shapes of functions without names: hashes of their code that do not depend on where it lies. A function has
+/// none if another one has the same shape, or if its code is short or cannot be read.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     of: HashMap<FunctionId, u64>,
@@ -26,7 +26,7 @@ impl Shapes {
         };
         let symbolizer = Symbolizer::new(options);
         let text = InstructionText::new(Syntax::AtAndT);
-        // By module: the nameless functions and an address in each.
+        // For each module, the nameless functions and an address in each.
         let mut nameless: HashMap<u32, HashMap<FunctionId, u64>> = HashMap::new();
         for (id, frame) in (0..).zip(profile.frames().iter()) {
             let function = names.of_frame(id);
@@ -50,7 +50,7 @@ impl Shapes {
             }
             let addresses: Vec<u64> = functions.values().copied().collect();
             let symbols = symbolizer.load_for(&request, &addresses);
-            // Of one shape only one function is known again.
+            // A shape that several functions share is no function's.
             let mut by_shape: HashMap<u64, Option<FunctionId>> = HashMap::new();
             for (function, address) in functions {
                 let range = symbols.extent(address);
@@ -68,13 +68,13 @@ impl Shapes {
         Shapes { of }
     }
 
-    /// The shape of a function.
+    /// Returns the shape of a function.
     pub(crate) fn of(&self, function: FunctionId) -> Option<u64> {
         self.of.get(&function).copied()
     }
 }
 
-/// The instructions without what names a place outside of the function.
+/// Hashes the instructions without the parts that name a place outside of the function.
 fn shape(code: &FunctionCode, text: &InstructionText) -> Option<u64> {
     if code.len() < LEAST {
         return None;
@@ -89,7 +89,7 @@ fn shape(code: &FunctionCode, text: &InstructionText) -> Option<u64> {
         if let Some(address) = inside {
             (instruction.bytes.len(), address - range.start).hash(&mut hasher);
         } else if instruction.target.is_some() || text.data_address(code, &instruction).is_some() {
-            // Its opcode; what follows is the distance.
+            // The first byte stands for the opcode; the distance that follows depends on where the code lies.
             (instruction.bytes.len(), instruction.bytes.first()).hash(&mut hasher);
         } else {
             instruction.bytes.hash(&mut hasher);

@@ -8,23 +8,24 @@ use crate::profile_facts::profile_facts;
 use dioptra_profile::{Dimension, Names, Profile, TreeDirection, TreeLimits, call_tree};
 use dioptra_tables::{Cell, Severity, Table, TableError};
 
-/// Which tree.
+/// The options of a call tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeOptions {
-    /// What stands below a function.
+    /// Whether the callers or the callees of a function stand below it.
     pub direction: TreeDirection,
-    /// What is shown of it.
+    /// The limits on the rows that are shown.
     pub limits: TreeLimits,
-    /// Which events, as indices of [`Profile::events`]; `None` for all that sampled.
+    /// The events, as indices of [`Profile::events`]; `None` for all that sampled.
     pub events: Option<Vec<usize>>,
 }
 
 /// Builds the call tree of `profile`, which must have been loaded with call chains, as a table whose rows have parents.
 ///
-/// Columns are those of [`crate::by()`] with children, by function. In a tree of callees a row's total is what this
-/// path through the functions above it took, and self the part of it in the function itself. In a tree of callers a
-/// top row is a function with its self count, and the totals of the rows below say which callers these samples have.
-/// Addresses without a name that follow each other in one module are one row, which tells how many there are at most.
+/// Columns are the columns of [`crate::by()`] with children, by function. In a tree of callees a row's total is the
+/// count of this path through the functions above it, and self the part of it in the function itself. In a tree of
+/// callers a top row is a function with its self count, and the totals of the rows below say which callers these
+/// samples have. Nameless addresses that follow each other in one module are one row, which says how many there are
+/// at most.
 ///
 /// # Errors
 /// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
@@ -70,7 +71,7 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
         for (event, count) in columns.iter().zip(&row.counts) {
             event.push_cells(*count, &mut cells);
         }
-        // Functions are those of these names.
+        // The tree's functions are ids of these names.
         let function = &names.functions()[row.function as usize];
         let first = cells.len();
         labels.push_all_cells(&input, 0, Dimension::Function, row.function, &mut cells);
@@ -89,7 +90,7 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
             Severity::Info,
             "tree_rows_left_out",
             format!(
-                "{} of the tree not shown: less than {} % of the weight, or beyond --limit",
+                "{} of the tree not shown: less than {} % of the weight, or beyond the limit of rows",
                 if tree.left_out == 1 {
                     "1 row".to_owned()
                 } else {

@@ -1,7 +1,7 @@
 //! The instruction working set: the distinct cache lines and pages of code that a row executes.
 //!
-//! Code that ran shows in samples only now and then, so the numbers are lower bounds, which grow with the samples. Branch
-//! records tell all code between two branches, and make the bound of functions and modules much better.
+//! Code that ran shows in samples only now and then, so the numbers are lower bounds, which grow with the samples.
+//! Branch records show all code between two branches, and make the bound of functions and modules much better.
 
 use crate::Input;
 use crate::grid::Grid;
@@ -17,7 +17,7 @@ const LINE: u32 = 6;
 /// Bits of an address within a page of 4 KiB.
 const PAGE: u32 = 12;
 
-/// No code runs straight for more bytes; of such a run, which damage makes, only the ends count.
+/// The longest run of code in bytes that is believed. Damaged records make longer ones, of which only the ends count.
 const LONGEST_RUN: u64 = 1 << 16;
 
 /// The distinct cache lines and pages of one row.
@@ -29,18 +29,18 @@ pub(crate) struct CodeSize {
 
 /// The working sets of a table's rows.
 pub(crate) struct WorkingSet {
-    /// By row of the grid.
+    /// The size of each row of the grid.
     pub rows: Vec<CodeSize>,
     /// The number of straight runs of branch records that were used.
     runs: usize,
 }
 
 impl WorkingSet {
-    /// Counts the lines and pages in which samples of these events lie, by row of a grid of one profile; for functions and
-    /// modules also those that ran straight between branches.
+    /// Counts the lines and pages in which samples of these events lie, by row of a grid of one profile. For
+    /// functions and modules, lines and pages that ran straight between branches count too.
     ///
     /// # Errors
-    /// As [`hierarchy()`].
+    /// The errors of [`hierarchy()`].
     pub(crate) fn new(
         input: &Input<'_>,
         grid: &Grid,
@@ -59,14 +59,14 @@ impl WorkingSet {
             ..HierarchyOptions::default()
         };
         let counted = hierarchy(input.profile, input.names, &levels, events, &options)?;
-        // A row of the grid by the one above it and its key.
+        // The rows of the grid by parent, level and key.
         let mut known: HashMap<(Option<usize>, usize, u32), usize> = HashMap::new();
         for index in 0..grid.len() {
             let row = grid.row(index);
             known.insert((row.parent, row.level, row.key), index);
         }
         let mut lines: Vec<(usize, ModuleId, u64)> = Vec::new();
-        // By row of `counted`: its row of the grid.
+        // For each row of `counted`, its row of the grid.
         let mut of_grid: Vec<Option<usize>> = Vec::with_capacity(counted.len());
         let last = levels.len() - 1;
         for (index, row) in counted.rows().enumerate() {
@@ -106,8 +106,8 @@ impl WorkingSet {
         Ok(result)
     }
 
-    /// Adds the lines that ran straight between branches, to rows of functions or modules alone: nothing tells of a
-    /// run which thread it was of.
+    /// Adds the lines that ran straight between branches, to rows of functions or modules only: a run does not say
+    /// which thread executed it.
     fn add_runs(
         &mut self,
         input: &Input<'_>,
@@ -154,7 +154,8 @@ impl WorkingSet {
                 for row in &start {
                     match end_rows.contains(row) && is_plausible {
                         true => lines.extend(range.clone().map(|line| (*row, first.module, line))),
-                        // Where one function ends and the next begins is not told.
+                        // The run may lead from one function into the next at an unknown address, so only its ends
+                        // count.
                         false => lines.push((*row, first.module, *range.start())),
                     }
                 }
@@ -166,7 +167,7 @@ impl WorkingSet {
         }
     }
 
-    /// Says what the columns count.
+    /// Adds a fact on the meaning of the columns.
     pub(crate) fn add_facts(&self, facts: &mut Facts) {
         let (what, from) = match self.runs {
             0 => ("in which samples lie", "samples"),

@@ -99,7 +99,7 @@ fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
     assert!((value - 100.0 * 70.0 / 110.0).abs() < 1e-9, "{value}");
     // The other event's counter ran all the time.
     assert_eq!(table.column_index("scaled[instructions]"), None);
-    // Formulas take what counts stand for, with the errors of both.
+    // Formulas use the estimates of both events, and their errors.
     assert_eq!(cell(&table, row, "ipc"), Cell::real(100.0 / 70.0));
     let expected = 100.0 / 70.0 * (1.0 + 3700.0 / 4900.0_f64).sqrt();
     assert!((error(&table, row, "ipc") - expected).abs() < 1e-9);
@@ -113,7 +113,7 @@ fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
         "{}",
         fact.text
     );
-    // Raw only.
+    // The raw columns stand alone.
     let raw = report(
         &inputs,
         &ReportOptions {
@@ -211,7 +211,7 @@ fn sums_match_equal_modules_and_differences_match_versions() {
     );
     let library = named(&table, "name", "shared");
     assert_eq!(cell(&table, library, "b_delta"), difference(0, 7));
-    // One sample of ten tells nothing.
+    // One sample of ten proves nothing.
     assert_eq!(cell(&table, library, "b_status"), Cell::name("gone?"));
 }
 
@@ -233,8 +233,8 @@ fn what_profiles_lack_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever was sampled: rows are the sums of those below, a sum of profiles is that of their tables, and differences
-    /// sum to the difference of totals.
+    /// Whatever was sampled: rows are the sums of the rows below, a sum of profiles is the sum of their tables, and
+    /// differences sum to the difference of totals.
     #[test]
     fn sums_are_exact(parts in vec((1..3_u8, vec((0..8_u64, 0..1_u64 << 40), 0..30)), 2..4)) {
         let profiles: Vec<Profile> = parts
@@ -300,7 +300,7 @@ proptest! {
     }
 }
 
-/// Rows that one profile lacks are gone only where that is no chance of sampling.
+/// A row that one profile lacks is gone only where chance is no likely reason.
 #[test]
 fn what_was_merely_not_sampled_is_not_gone() {
     let profile = |samples: [u64; 4]| {

@@ -1,7 +1,7 @@
-//! Formulas meet the events of a profile: each column is compiled once, to slots instead of names.
+//! Binding of formulas to the events of a profile: each column is compiled once, to slots instead of names.
 //!
-//! All columns share one list of nodes in which equal subexpressions are one node. So a row costs a walk over the list,
-//! and an input that stands in a formula twice is one variable when errors are propagated.
+//! All columns share one list of nodes in which equal subexpressions are one node. A row therefore costs one walk over
+//! the list. An input that stands in a formula twice is one variable when errors are propagated.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::expr::{BinaryOp, Expr, Function, MAX_DEPTH, UnaryOp};
 use crate::names::{EventIndex, RecordedEvent};
 use crate::set::{MetricSet, Resolved};
 
-/// Nesting over all references between columns.
+/// The greatest depth of nesting over all references between columns.
 const MAX_NESTING: usize = 2 * MAX_DEPTH;
-/// Steps of all columns together; the largest sets of makers need far fewer.
+/// The greatest number of steps of all columns together; the largest sets of makers need far fewer.
 const MAX_STEPS: usize = 1_000_000;
-/// What is missing where a limit was met.
+/// The name of the missing input where a limit was met.
 const TOO_LARGE: &str = "a formula of less size";
 
 impl MetricSet {
     /// Compiles every column for a profile with these events.
     ///
-    /// Rows are given later as one count for each of `recorded`, in the same order.
+    /// Rows come later as one count for each of `recorded`, in the same order.
     pub fn bind(&self, recorded: &[RecordedEvent], environment: &Environment) -> Bound {
         let mut binder = Binder {
             set: self,
@@ -40,7 +40,7 @@ impl MetricSet {
             visits: 0,
         };
         let mut notes = Vec::new();
-        // What a column refers to is compiled before it.
+        // A column is compiled after the columns to which it refers.
         let order = self
             .reference_order()
             .unwrap_or_else(|_| (0..self.columns.len()).collect());
@@ -64,7 +64,7 @@ impl MetricSet {
     }
 }
 
-/// What compiling an expression found besides the node.
+/// The missing and left-out inputs that compiling an expression found.
 #[derive(Debug, Clone, Default)]
 struct Found {
     missing: BTreeSet<String>,
@@ -81,7 +81,7 @@ struct Binder<'s> {
     compiled: HashMap<(usize, Option<u32>), (Option<u32>, Found)>,
     too_large: bool,
     steps_left: usize,
-    /// For each node the last walk that met it.
+    /// For each node, the number of the last walk that met it.
     visited: Vec<u32>,
     visits: u32,
 }
@@ -141,7 +141,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The privilege levels among an event's modifiers.
+    /// Returns the privilege levels among an event's modifiers.
     fn level(&self, event: u32) -> String {
         let modifiers = self.index.modifiers(event);
         let mut level: Vec<char> = modifiers.chars().filter(|c| "ukhG".contains(*c)).collect();
@@ -150,7 +150,7 @@ impl Binder<'_> {
         level.into_iter().collect()
     }
 
-    /// A group that holds every recorded input of the column.
+    /// Returns a group that holds every recorded input of the column.
     fn common_group(&mut self, column: usize) -> Option<u32> {
         if !self.index.has_groups() {
             return None;
@@ -203,7 +203,7 @@ impl Binder<'_> {
             .candidates
             .iter()
             .filter(|(_, found)| {
-                // The same event once in each group is what a multiplexed recording looks like.
+                // A multiplexed recording may have the same event once in each group: this is no ambiguity.
                 let groups: BTreeSet<_> = found.iter().map(|&e| self.index.group(e)).collect();
                 found.len() > 1 && (groups.len() < found.len() || groups.contains(&None))
             })
@@ -219,7 +219,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The nodes below `root`, operands first; more than the steps that are left means too large.
+    /// Returns the nodes below `root`, operands first. A result longer than the steps that are left is too large.
     fn order(&mut self, root: Option<u32>) -> Vec<u32> {
         self.visits += 1;
         self.visited.resize(self.nodes.len(), 0);
@@ -235,7 +235,7 @@ impl Binder<'_> {
                 break;
             }
         }
-        // Operands are made before what uses them.
+        // A node's operands have smaller numbers than the node.
         reached.sort_unstable();
         reached
     }
@@ -265,7 +265,7 @@ impl Binder<'_> {
         node
     }
 
-    /// Compiles; `None` where an input is missing, which is then in `found`.
+    /// Compiles an expression; `None` where an input is missing, whose name is then added to `found`.
     fn expr(
         &mut self,
         expr: &Expr,
@@ -298,7 +298,7 @@ impl Binder<'_> {
             } => {
                 let condition = self.expr(condition, group, depth, found);
                 if let Some(Node::Const(bits)) = condition.map(|c| self.nodes[c as usize]) {
-                    // What the machine decides needs no input of the other branch.
+                    // A condition that the machine decides needs no input of the other branch.
                     let live = if f64::from_bits(bits) == 0.0 {
                         otherwise
                     } else {
@@ -414,7 +414,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Terms that lack inputs are left out, unless all do.
+    /// Compiles a sum. Terms that lack inputs are left out, unless all terms lack some.
     fn sum(
         &mut self,
         args: &[Expr],
@@ -447,7 +447,7 @@ impl Binder<'_> {
         self.node(Node::Const(value.to_bits()))
     }
 
-    /// The number of a node, made at most once; constants are folded.
+    /// Returns the number of a node, which is made at most once; constants are folded.
     fn node(&mut self, node: Node) -> u32 {
         let number = |n: u32| match self.nodes[n as usize] {
             Node::Const(bits) => Some(f64::from_bits(bits)),

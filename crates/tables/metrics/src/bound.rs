@@ -1,4 +1,4 @@
-//! What binding gives: a program for all columns, and what had to be chosen or is missing.
+//! The result of binding: a program for all columns, with notes about ambiguous and missing inputs.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::expr::{BinaryOp, UnaryOp};
 /// One step of the program; operands are earlier nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
-    /// The bits of a number.
+    /// A number, as its bits.
     Const(u64),
     /// The row's count of a recorded event.
     Input(u32),
@@ -27,7 +27,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// The nodes that it needs.
+    /// Returns the operands of the node.
     pub(crate) fn operands(self) -> impl Iterator<Item = u32> {
         let [a, b, c] = match self {
             Self::Const(_) | Self::Input(_) | Self::Total(_) => [None; 3],
@@ -43,7 +43,7 @@ impl Node {
     }
 }
 
-/// What binding had to choose; to be told beside the numbers.
+/// A choice that binding had to make, or a doubt about the inputs; to be shown beside the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindNote {
     /// Several recorded events answer to one name of a formula.
@@ -52,7 +52,7 @@ pub enum BindNote {
         wanted: String,
         /// The event that is used.
         chosen: String,
-        /// The others.
+        /// The other events with that name.
         others: Vec<String>,
     },
     /// A column's inputs were counted in different modes, such as user only and everything.
@@ -81,21 +81,22 @@ pub struct BoundColumn {
     pub missing: Arc<[String]>,
     /// Inputs of a sum that were not recorded: the value is a lower bound.
     pub left_out: Arc<[String]>,
-    /// The recorded events it uses, as indices of the list given to [`MetricSet::bind`](crate::MetricSet::bind).
+    /// The recorded events that the column uses, as indices of the list given to
+    /// [`MetricSet::bind`](crate::MetricSet::bind).
     pub inputs: Vec<u32>,
     pub(crate) root: Option<u32>,
-    /// The nodes of its own, operands first.
+    /// The column's own nodes, operands first.
     pub(crate) order: Vec<u32>,
 }
 
 impl BoundColumn {
-    /// Whether the column's formula can be evaluated: its inputs were recorded, and it is not too large.
+    /// Returns true if the column's formula can be evaluated: its inputs were recorded, and it is not too large.
     pub fn has_value(&self) -> bool {
         self.root.is_some()
     }
 }
 
-/// A set that knows where its inputs are. One for a report; make an evaluator for each thread.
+/// A set bound to the events of a profile. A report needs one of these; each thread makes its own evaluator.
 #[derive(Debug)]
 pub struct Bound {
     pub(crate) nodes: Vec<Node>,
@@ -107,7 +108,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// For each of the set's columns, in the same order.
+    /// Returns the bound columns in the order of the set's columns.
     pub fn columns(&self) -> &[BoundColumn] {
         &self.columns
     }
@@ -117,8 +118,8 @@ impl Bound {
         self.periods.len()
     }
 
-    /// Returns the events whose counts of a row a column uses, ascending. Events whose count of the whole profile alone
-    /// it uses (`total(event)`) are not among them.
+    /// Returns the events whose counts in a row a column uses, ascending. An event is left out if the column uses only
+    /// its count over the whole profile (`total(event)`).
     pub fn row_inputs(&self, column: usize) -> Vec<u32> {
         let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
         let inputs = order.iter().filter_map(|&n| match self.nodes[n as usize] {
@@ -131,8 +132,8 @@ impl Bound {
         inputs
     }
 
-    /// Whether a column's formula has a derivative everywhere: no `min`, `max`, `abs`, conditional, remainder or
-    /// comparison.
+    /// Returns true if a column's formula has a derivative everywhere: no `min`, `max`, `abs`, conditional, remainder
+    /// or comparison.
     pub fn is_smooth(&self, column: usize) -> bool {
         let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
         order.iter().all(|&n| match self.nodes[n as usize] {
@@ -146,7 +147,7 @@ impl Bound {
         })
     }
 
-    /// Whether a column cannot be below 0 where no count is: nothing is subtracted in it.
+    /// Returns true if a column cannot be below 0 as long as no count is: nothing is subtracted in it.
     pub fn is_never_negative(&self, column: usize) -> bool {
         let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
         order.iter().all(|&n| match self.nodes[n as usize] {
@@ -157,7 +158,7 @@ impl Bound {
         })
     }
 
-    /// What had to be chosen.
+    /// Returns the choices that binding had to make, and its doubts.
     pub fn notes(&self) -> &[BindNote] {
         &self.notes
     }

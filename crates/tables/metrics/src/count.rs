@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-/// How often an event happened in one row, as estimated from its samples.
+/// An event's count in one row, as estimated from its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Count {
-    /// Samples behind it. 0 with a value other than 0 is a count that was read, not sampled.
+    /// The number of samples behind the count. A count without samples but with a value was read, not sampled.
     pub samples: u64,
     /// The estimate, in events: the sum of periods, scaled for the time in which the event was not counted.
     pub value: f64,
-    /// Its variance, in events squared.
+    /// The variance of the estimate, in events squared.
     pub variance: f64,
 }
 
 impl Count {
-    /// From `samples` whose periods sum to `weight`, counted in a fraction `1 / scale` of the time.
+    /// Makes a count from `samples` whose periods sum to `weight`, counted in a fraction `1 / scale` of the time.
     ///
     /// The variance is the one of a Poisson process with samples of equal weight: (weight × scale)² / samples. Where
     /// periods differ much (a frequency instead of a period), give the sum of squares with
@@ -33,13 +33,13 @@ impl Count {
         }
     }
 
-    /// The same count, with the variance from the sum of the squares of its samples' (scaled) periods.
+    /// Replaces the variance by one from the sum of the squares of the samples' (scaled) periods.
     pub fn with_squares(mut self, sum_of_squares: f64) -> Self {
         self.variance = sum_of_squares;
         self
     }
 
-    /// A count that was read from a counter over the whole stretch: no error of sampling.
+    /// Makes a count that was read from a counter over the whole stretch: there is no error of sampling.
     pub fn exact(value: f64) -> Self {
         Self {
             samples: 0,
@@ -48,7 +48,7 @@ impl Count {
         }
     }
 
-    /// The sum of two counts of the same event.
+    /// Returns the sum of two counts of the same event.
     pub fn plus(self, other: Self) -> Self {
         Self {
             samples: self.samples.saturating_add(other.samples),
@@ -58,19 +58,20 @@ impl Count {
     }
 }
 
-/// What a derived column says about a row.
+/// A derived column's value in a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// A number.
     Value {
-        /// In the column's unit.
+        /// The number, in the column's unit.
         value: f64,
-        /// One standard error, first order, from the errors of the inputs.
+        /// One standard error, first order, from the errors of the inputs, in the column's unit.
         error: f64,
-        /// More than half of the variance comes from inputs with fewer samples than the threshold, or no input has
-        /// a sample at all: a number to grey out.
+        /// Whether chance may have made the number, which then should be greyed out. More than half of the variance
+        /// comes from inputs with fewer samples than the threshold, or no input has a sample at all.
         low_counts: bool,
-        /// Some terms of a sum were not recorded: a lower bound of the whole. The bound column names them.
+        /// Whether some terms of a sum were not recorded: the value is a lower bound of the whole. The bound column
+        /// names them.
         partial: bool,
     },
     /// Inputs that were not recorded, as the formula names them.
@@ -80,7 +81,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The number, where there is one.
+    /// Returns the number, where there is one.
     pub fn value(&self) -> Option<f64> {
         match self {
             Self::Value { value, .. } => Some(*value),
@@ -88,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// The standard error, where there is a number.
+    /// Returns the standard error, where there is a number.
     pub fn error(&self) -> Option<f64> {
         match self {
             Self::Value { error, .. } => Some(*error),

@@ -143,7 +143,8 @@ fn split_outside_sets(pattern: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether `text` equals `pattern`, where `[…]` stands for one of the characters or ranges inside. Letters' case is ignored.
+/// Returns true if `text` equals `pattern`, where `[…]` stands for one of the characters or ranges inside. Letters'
+/// case is ignored.
 fn matches_set(pattern: &str, text: &str) -> bool {
     let mut pattern = pattern.chars();
     let mut text = text.chars();

@@ -1,15 +1,15 @@
-//! What a formula knows besides counts.
+//! The environment of formulas: the inputs that are no counts.
 
 use std::collections::HashMap;
 
 use crate::cpu::CpuId;
 
-/// Constants of the machine and the run, and how strict to be.
+/// Constants of the machine and the run, and the threshold below which samples are too few.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Environment {
     /// The CPU, for `strcmp_cpuid_str`.
     pub cpu: Option<CpuId>,
-    /// Inputs with fewer samples than this make a cell's `low_counts`.
+    /// The number of samples below which an input counts as few, for a cell's `low_counts`.
     pub min_samples: u64,
     constants: HashMap<String, f64>,
 }
@@ -25,13 +25,13 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// Nothing known; a threshold of 10 samples.
+    /// Makes an environment in which nothing is known, with a threshold of 10 samples.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// States a constant: `slots`, `smt_on`, `num_cpus`, `num_cores`, `num_packages`, `system_tsc_freq` (Hz),
-    /// `threads_per_core`, `duration_time` (seconds), or any that a formula names. Neither `#` nor case matter.
+    /// `threads_per_core`, `duration_time` (seconds), or any other that a formula names. Neither `#` nor case matter.
     #[must_use]
     pub fn with(mut self, name: &str, value: f64) -> Self {
         self.constants.insert(key(name), value);
@@ -45,7 +45,7 @@ impl Environment {
         self
     }
 
-    /// The constant, if it was stated.
+    /// Returns the constant, if it was stated.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.constants.get(&key(name)).copied()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with metric files.
+//! The errors of metric files.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::expr::ExprError;
 
-/// Why a metric file or a folder of makers' files could not be used.
+/// A reason why a metric file or a folder of makers' files could not be used.
 #[derive(Debug, Error)]
 pub enum MetricError {
     /// A file could not be read.
@@ -14,7 +14,7 @@ pub enum MetricError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file is larger than any metric file.
@@ -32,7 +32,7 @@ pub enum MetricError {
     Syntax {
         /// The file or set.
         file: String,
-        /// Where and what.
+        /// The place and the mistake.
         reason: String,
     },
     /// A formula is wrong.
@@ -42,7 +42,7 @@ pub enum MetricError {
         file: String,
         /// The column.
         column: String,
-        /// Where in the formula, and what.
+        /// The place in the formula, and the mistake.
         source: ExprError,
     },
     /// A column names something that the file does not have.
@@ -52,7 +52,7 @@ pub enum MetricError {
         file: String,
         /// The column.
         column: String,
-        /// What is wrong with it.
+        /// The mistake, as a sentence for the user.
         reason: String,
     },
     /// The folder holds nothing for this CPU.
@@ -62,7 +62,7 @@ pub enum MetricError {
         path: PathBuf,
         /// The CPU that was asked for.
         cpu: String,
-        /// What there is instead.
+        /// The CPUs that the folder has files for.
         known: String,
     },
 }

@@ -1,7 +1,7 @@
-//! Rows of counts to cells.
+//! Evaluation of rows of counts to cells.
 //!
 //! Values go forward over the list of nodes, once for a row. The error of a column comes from the derivatives by its
-//! inputs, one walk backward over its own nodes: variance = Σ (∂f/∂xᵢ)² · var(xᵢ), inputs taken as independent. An
+//! inputs, by one walk backward over its own nodes: variance = Σ (∂f/∂xᵢ)² · var(xᵢ), inputs taken as independent. An
 //! input that stands in a formula several times is one input, so `x - x` has no error. `min`, `max` and conditionals
 //! take the derivative of the side that gave the value; comparisons have none.
 
@@ -9,15 +9,15 @@ use crate::bound::{Bound, Node};
 use crate::count::{Cell, Count};
 use crate::expr::{BinaryOp, UnaryOp};
 
-/// How numbers are rounded.
+/// The way in which numbers are rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Not at all: costs are in cycles.
+    /// Numbers are not rounded: costs are in cycles.
     #[default]
     Exact,
-    /// As Gooda does: each cost is a whole number of samples of the reference event, truncated before it is summed, each
-    /// column is truncated, and totals in formulas are counts of samples without regard to period and multiplexing.
-    /// There are no errors.
+    /// Numbers are rounded as Gooda does. Each cost is a whole number of samples of the reference event, truncated
+    /// before it is summed, and each column is truncated. Totals in formulas are counts of samples without regard to
+    /// period and multiplexing. There are no errors.
     Gooda,
 }
 
@@ -37,7 +37,8 @@ pub struct Evaluator<'b> {
 }
 
 impl Bound {
-    /// An evaluator. `totals` are the counts of the whole profile, one for each recorded event; missing ones count as 0.
+    /// Makes an evaluator. `totals` are the counts of the whole profile, one for each recorded event; missing ones
+    /// count as 0.
     pub fn evaluator(&self, totals: &[Count], mode: Mode) -> Evaluator<'_> {
         let count = self.periods.len();
         let mut own: Vec<Count> = totals.iter().copied().take(count).collect();
@@ -79,8 +80,8 @@ impl Bound {
 }
 
 impl Evaluator<'_> {
-    /// The cells of a row, one for each column of the set. `counts` has one entry for each recorded event; missing ones
-    /// count as 0.
+    /// Returns the cells of a row, one for each column of the set. `counts` has one entry for each recorded event;
+    /// missing entries count as 0.
     pub fn row(&mut self, counts: &[Count]) -> &[Cell] {
         self.forward(counts);
         for c in 0..self.bound.columns.len() {
@@ -107,7 +108,7 @@ impl Evaluator<'_> {
         &self.cells
     }
 
-    /// A column's value and its derivatives by the recorded events it uses: for errors with covariances.
+    /// Returns a column's value and its derivatives by the recorded events that it uses, for errors with covariances.
     /// `None` where the column has no value.
     pub fn gradient(&mut self, column: usize, counts: &[Count]) -> Option<(f64, Vec<(u32, f64)>)> {
         let value = self.value(column, counts)?;
@@ -122,7 +123,7 @@ impl Evaluator<'_> {
         Some((value, slopes.collect()))
     }
 
-    /// A column's value alone: costs as much as its own formula. `None` where it has no value.
+    /// Returns a column's value alone, at the cost of its own formula. `None` where the column has no value.
     pub fn value(&mut self, column: usize, counts: &[Count]) -> Option<f64> {
         let bound = self.bound;
         let column = bound.columns.get(column)?;
@@ -139,7 +140,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// A node's value, from those of its operands.
+    /// Returns a node's value, from the values of its operands.
     fn node(&self, node: Node, counts: &[Count]) -> f64 {
         let count =
             |list: &[Count], event: u32| list.get(event as usize).copied().unwrap_or_default();
@@ -185,7 +186,7 @@ impl Evaluator<'_> {
         self.slopes[root as usize] = 1.0;
         for &n in order.iter().rev() {
             let slope = self.slopes[n as usize];
-            // Also keeps the infinite slopes of a side that was not taken out of the sum.
+            // A skipped slope of 0 also keeps infinite slopes of a side that was not taken out of the sum.
             if slope == 0.0 {
                 continue;
             }
@@ -237,7 +238,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The standard error, and whether it rests on too few samples.
+    /// Returns the standard error, and whether it rests on too few samples.
     fn uncertainty(&mut self, column: usize, root: u32, counts: &[Count]) -> (f64, bool) {
         self.backward(column, root);
         let (mut variance, mut from_few) = (0.0, 0.0);
@@ -249,7 +250,7 @@ impl Evaluator<'_> {
                 _ => continue,
             };
             let count = list.get(event).copied().unwrap_or_default();
-            // A count that was read has a value without samples, an unseen one has neither.
+            // A count that was read has a value without samples; a count that was never seen has neither.
             let sampled = count.samples > 0
                 || count.value == 0.0
                     && (self.unseen[event] > 0.0 || self.totals[event].samples > 0);
@@ -277,7 +278,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// A truth value as a number; what has no value has no truth.
+/// Returns a truth value as a number; a number without a value has no truth.
 fn truth(of: f64, holds: bool) -> f64 {
     if of.is_nan() {
         f64::NAN
@@ -286,7 +287,7 @@ fn truth(of: f64, holds: bool) -> f64 {
     }
 }
 
-/// One of two, `first` says which; nothing if either has no value.
+/// Returns one of two numbers, the first if `first`. The result has no value if either has none.
 pub(crate) fn pick(a: f64, b: f64, first: bool) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN
@@ -297,10 +298,10 @@ pub(crate) fn pick(a: f64, b: f64, first: bool) -> f64 {
     }
 }
 
-/// One operation. What has no value is NaN; dividing by 0 has none.
+/// Computes one operation. A number without a value is NaN; a division by 0 has no value.
 pub(crate) fn binary_value(op: BinaryOp, a: f64, b: f64) -> f64 {
     let both = a + b;
-    // Saturates, as Rust's conversions do: total on any number.
+    // The conversion saturates, as Rust's conversions do, so that every number has a result.
     let bits = |f: fn(i64, i64) -> i64| {
         if both.is_nan() {
             f64::NAN

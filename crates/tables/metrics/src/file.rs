@@ -266,8 +266,8 @@ fn build_columns(
     }
 }
 
-/// Every event of a formula is declared, no column needs itself: a list that does not feed its own tree is an error here,
-/// not a zero in a report.
+/// Every event of a formula is declared, no column needs itself: a list that does not feed its own tree is an error
+/// here, not a zero in a report.
 fn check(file: &str, set: &MetricSet) -> Result<(), MetricError> {
     for column in set.columns() {
         let mut undeclared = None;

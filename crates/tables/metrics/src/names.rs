@@ -1,8 +1,9 @@
 //! Event names: one event has many spellings.
 //!
 //! A recorded `cpu_core/INST_RETIRED.ANY/u` answers a formula's `inst_retired:any`, `r00c0` answers
-//! `cpu/event=0xc0,umask=0x0/`. Compared are: the name in lower case, dots as colons, without unit and modifiers, with
-//! the kernel's aliases folded (`cpu-cycles` is `cycles`); and the encoding, field by field.
+//! `cpu/event=0xc0,umask=0x0/`. Two parts of names are compared. One is the name in lower case, dots as colons, without
+//! unit and modifiers, with the kernel's aliases folded (`cpu-cycles` is `cycles`). The other is the encoding, field by
+//! field.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("l1-dcache-load-misses", "l1-dcache-load-miss"),
 ];
 
-/// Terms in `pmu/…/` that say how, not what, is counted.
+/// Terms in `pmu/…/` that change the way of counting, not the event.
 const NOT_IDENTITY: &[&str] = &[
     "period",
     "freq",
@@ -46,7 +47,7 @@ const NOT_IDENTITY: &[&str] = &[
 /// Bits of x86's event select register that the kernel sets itself: user, kernel, interrupt, enable.
 const HOW: u64 = 1 << 16 | 1 << 17 | 1 << 20 | 1 << 22;
 
-/// An event's name, taken apart.
+/// The parts of an event's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventName {
     /// The name that is compared.
@@ -60,7 +61,7 @@ pub struct EventName {
 }
 
 impl EventName {
-    /// Takes any text apart. Total.
+    /// Takes any text apart; every text has a result.
     pub fn parse(name: &str) -> Self {
         let text = name.trim();
         if let Some((pmu, rest)) = text.split_once('/')
@@ -71,7 +72,7 @@ impl EventName {
             let unit = pmu.to_ascii_lowercase();
             let terms_read = read_terms(&unit, terms);
             if terms_read.is_empty() {
-                // `cycles/period=1000,name=x/`: an event with terms that only say how.
+                // `cycles/period=1000,name=x/`: an event whose terms only change the way of counting.
                 return Self {
                     key: plain_key(terms_read.name.as_deref().unwrap_or(pmu)),
                     pmu: String::new(),
@@ -121,7 +122,8 @@ fn is_modifiers(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b"ukhvGHIpPSDWeRb".contains(&b))
 }
 
-/// `r` and hexadecimal digits: x86's register layout. On other machines the low bits are the event as well.
+/// Returns the encoding of `r` and hexadecimal digits: x86's register layout. On other machines the low bits are the
+/// event as well.
 fn raw_encoding(name: &str) -> Option<String> {
     let hex = name.strip_prefix('r')?;
     if hex.is_empty() || hex.len() > 16 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -130,17 +132,17 @@ fn raw_encoding(name: &str) -> Option<String> {
     Some(canonical(u64::from_str_radix(hex, 16).ok()? & !HOW, &[]))
 }
 
-/// What the terms between slashes say.
+/// The meaning of the terms between slashes.
 struct Terms {
-    /// The event's name: of the term `name`, or a bare word.
+    /// The event's name, from the term `name` or from a bare word.
     name: Option<String>,
-    /// A bare word names one of the unit's events.
+    /// Whether a bare word names one of the unit's events.
     names_event: bool,
     encoding: Option<String>,
 }
 
 impl Terms {
-    /// Whether they leave open what is counted.
+    /// Returns true if the terms leave the counted event open.
     fn is_empty(&self) -> bool {
         !self.names_event && self.encoding.is_none()
     }
@@ -240,17 +242,17 @@ fn canonical(config: u64, others: &[String]) -> String {
 /// An event that a profile has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RecordedEvent {
-    /// As the profile names it.
+    /// The name that the profile gives.
     pub name: String,
-    /// Events between two samples, scaled for multiplexing, where it is fixed: the weight that one sample would have
-    /// had in a row without any. Without it the mean weight of the profile's samples serves.
+    /// The fixed number of events between two samples, scaled for multiplexing: the weight that one sample would have
+    /// had in a row without any. Where the period is not fixed, the mean weight of the profile's samples serves.
     pub period: Option<f64>,
-    /// The group it was counted in. A formula takes all of its inputs from one group where it can.
+    /// The group in which the event was counted. A formula takes all of its inputs from one group where it can.
     pub group: Option<u32>,
 }
 
 impl RecordedEvent {
-    /// An event of which only the name is known.
+    /// Makes an event of which only the name is known.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -290,8 +292,9 @@ impl EventIndex {
         index
     }
 
-    /// Every recorded event that answers to one of the spellings: first by name, then by encoding; within that, exact
-    /// spelling before no modifiers before any, then in the order of recording.
+    /// Returns every recorded event that answers to one of the spellings, first by name, then by encoding. Within each,
+    /// an exact spelling comes first, then names with the same modifiers, then all other names, in the order of
+    /// recording.
     pub(crate) fn candidates<'n>(&self, spellings: impl IntoIterator<Item = &'n str>) -> Vec<u32> {
         let mut found: Vec<((u8, u8), u32)> = Vec::new();
         for spelling in spellings {
@@ -340,7 +343,7 @@ impl EventIndex {
     }
 }
 
-/// Whether an event of the unit `own` may answer for one of the unit `wanted`. `cpu` means any core.
+/// Returns true if an event of the unit `own` may answer for one of the unit `wanted`. `cpu` means any core.
 fn same_unit(wanted: &str, own: &str) -> bool {
     let core = |unit: &str| unit.is_empty() || unit.starts_with("cpu") || unit.starts_with("armv8");
     wanted.is_empty()

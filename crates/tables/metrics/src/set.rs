@@ -8,27 +8,27 @@ use crate::unit::Unit;
 /// An event that a set's formulas use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NeededEvent {
-    /// As the formulas name it.
+    /// The event's name in the formulas.
     pub name: String,
-    /// What to ask the kernel for, in perf's words: `cpu/event=0xd3,umask=0x1/`, `cycles`. `None`: not known.
+    /// The event in perf's words, for the kernel: `cpu/event=0xd3,umask=0x1/`, `cycles`. `None`: not known.
     pub encoding: Option<String>,
     /// Other spellings by which a recorded event is known to be this one.
     pub aka: Vec<String>,
-    /// The period to sample it with.
+    /// The period of sampling, in events.
     pub period: Option<u64>,
-    /// How exact the sampled address must be: perf's number of `p`s.
+    /// The exactness that the sampled address needs: perf's number of `p`s.
     pub precise: u8,
-    /// It has a counter of its own, or none (software events): it takes no place in a group.
+    /// Whether the event takes no place in a group: it has a counter of its own, or none (software events).
     pub fixed: bool,
-    /// It cannot be sampled, only read beside a leader.
+    /// Whether the event cannot be sampled, only read beside a leader.
     pub read_only: bool,
-    /// What it counts.
+    /// The event's meaning, for people.
     pub description: String,
 }
 
 impl NeededEvent {
-    /// What to give to `record -e` for it, in perf's words, with its period, its name, so that a profile of it is read
-    /// by that name, and its precision. `None` if its encoding is not known.
+    /// Returns the event's text for `record -e`, in perf's words: with its period, its precision, and its name, under
+    /// which the profile is then read. `None` if the encoding is not known.
     pub fn spec(&self) -> Option<String> {
         let encoding = self.encoding.as_deref()?;
         let (unit, terms, modifiers) = match encoding
@@ -46,7 +46,7 @@ impl NeededEvent {
         if let Some(period) = self.period.filter(|_| !self.read_only) {
             all.push(format!("period={period}"));
         }
-        // What cannot stand in a term is found again by its encoding.
+        // A name that cannot stand in a term is left out; its encoding identifies the event.
         if self.name != encoding && !self.name.contains([',', '/', '{', '}']) {
             all.push(format!("name={}", self.name));
         }
@@ -60,7 +60,7 @@ impl NeededEvent {
     }
 }
 
-/// Where a column's number comes from.
+/// The origin of a column's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     /// One event, as it is or at its penalty.
@@ -74,15 +74,15 @@ pub enum ColumnKind {
 /// A derived column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// Unique in the set.
+    /// The column's name, unique in the set.
     pub name: String,
-    /// For a heading; the name where the maker gives no other.
+    /// The heading; the name where the maker gives no other title.
     pub title: String,
-    /// Of the value.
+    /// The unit of the value.
     pub unit: Unit,
-    /// How it is made.
+    /// The origin of the value.
     pub kind: ColumnKind,
-    /// Its expression.
+    /// The column's expression.
     pub formula: Expr,
     /// The column under which it folds.
     pub parent: Option<usize>,
@@ -90,30 +90,30 @@ pub struct Column {
     pub children: Vec<usize>,
     /// The event, for a column of kind [`ColumnKind::Event`].
     pub event: Option<String>,
-    /// Cycles that one of the event costs.
+    /// The cost of one occurrence of the event, in cycles.
     pub penalty: Option<f64>,
     /// The maker's group, where there is one.
     pub group: String,
-    /// What it means.
+    /// The column's meaning, for people.
     pub description: String,
 }
 
 /// Columns and the events they need.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MetricSet {
-    /// Short, for `--metrics NAME`.
+    /// The short name, for `--metrics NAME`.
     pub name: String,
-    /// One line.
+    /// The title, in one line.
     pub title: String,
-    /// More about it.
+    /// The description, in one or more sentences.
     pub description: String,
-    /// Where formulas and numbers come from.
+    /// The origins of formulas and numbers.
     pub sources: Vec<String>,
-    /// Patterns of CPUs, see [`CpuId::matches`](crate::CpuId::matches). Empty: any.
+    /// Patterns of CPUs, see [`CpuId::matches`](crate::CpuId::matches). An empty list means any CPU.
     pub cpus: Vec<String>,
-    /// What the set's writer did not know, in sentences to show.
+    /// The gaps in the knowledge of the set's writer, as sentences to show.
     pub unknown: Vec<String>,
-    /// General counters that the CPU has for one hardware thread, where the set says so.
+    /// The number of general counters that the CPU has for one hardware thread, where the set states it.
     pub counters: Option<usize>,
     /// The event whose samples are the unit of Gooda's mode.
     pub reference: Option<String>,
@@ -125,12 +125,12 @@ pub struct MetricSet {
 }
 
 impl MetricSet {
-    /// All columns; a parent stands before its children.
+    /// Returns all columns; a parent stands before its children.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The columns without parent.
+    /// Returns the columns without parent.
     pub fn roots(&self) -> impl Iterator<Item = usize> {
         self.columns
             .iter()
@@ -139,13 +139,13 @@ impl MetricSet {
             .map(|(i, _)| i)
     }
 
-    /// The column of this name, in any case of letters.
+    /// Returns the column of this name, in any case of letters.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.column_index.get(&name.to_ascii_lowercase()).copied()
     }
 
-    /// The columns that a name chooses, in any case of letters: a column with all that folds under it, or the columns
-    /// of a maker's group (`TopdownL1`). `None` if there is neither.
+    /// Returns the columns that a name chooses, in any case of letters: a column with all that folds under it, or the
+    /// columns of a maker's group (`TopdownL1`). `None` if there is neither.
     pub fn columns_named(&self, name: &str) -> Option<Vec<usize>> {
         if let Some(column) = self.column(name) {
             let mut chosen = vec![column];
@@ -166,20 +166,20 @@ impl MetricSet {
         (!chosen.is_empty()).then_some(chosen)
     }
 
-    /// The event that the set declares under this name.
+    /// Returns the event that the set declares under this name.
     pub fn event(&self, name: &str) -> Option<&NeededEvent> {
         let i = *self.event_index.get(&name.to_ascii_lowercase())?;
         self.events.get(i)
     }
 
-    /// What to record for all columns: each event once, in the file's order. An event that a formula names and the
-    /// set does not declare comes last, without encoding.
+    /// Returns the events to record for all columns: each event once, in the file's order. An event that a formula
+    /// names and the set does not declare comes last, without encoding.
     pub fn needed_events(&self) -> Vec<NeededEvent> {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         self.needed_events_of(&all)
     }
 
-    /// What to record for some columns.
+    /// Returns the events to record for some columns.
     pub fn needed_events_of(&self, columns: &[usize]) -> Vec<NeededEvent> {
         let mut declared = vec![false; self.events.len()];
         let mut others = Vec::new();
@@ -202,7 +202,7 @@ impl MetricSet {
             .collect()
     }
 
-    /// The names of the events behind a column, through the columns it refers to; each once.
+    /// Returns the names of the events behind a column, through the columns to which it refers; each once.
     pub fn inputs(&self, column: usize) -> Vec<String> {
         let mut names = Vec::new();
         let mut seen = vec![false; self.columns.len()];
@@ -231,7 +231,7 @@ impl MetricSet {
         names
     }
 
-    /// What a name in a formula stands for: a declared event, a constant, another column, else an event.
+    /// Returns the meaning of a name in a formula: a declared event, a constant, another column, else an event.
     pub(crate) fn resolve(&self, name: &str) -> Resolved {
         let lower = name.to_ascii_lowercase();
         if self.event_index.contains_key(&lower) {
@@ -248,8 +248,8 @@ impl MetricSet {
         }
     }
 
-    /// All columns, each after those that its formula names; or one that needs its own value. Without recursion: a
-    /// chain of references may be as long as the set.
+    /// Returns all columns, each after the columns that its formula names; or, as an error, a column that needs its own
+    /// value. The search does not recurse, since a chain of references may be as long as the set.
     pub(crate) fn reference_order(&self) -> Result<Vec<usize>, usize> {
         let refers = |column: usize| {
             let mut to = Vec::new();
@@ -298,7 +298,7 @@ impl MetricSet {
         self.events.push(event);
     }
 
-    /// Adds a column; `false` if the name is taken.
+    /// Adds a column; returns `false` if the name is taken.
     pub(crate) fn push_column(&mut self, column: Column) -> bool {
         let i = self.columns.len();
         let key = column.name.to_ascii_lowercase();
@@ -314,14 +314,14 @@ impl MetricSet {
     }
 }
 
-/// What a name means in a set.
+/// The meaning of a name in a set.
 pub(crate) enum Resolved {
     Event,
     Constant,
     Column(usize),
 }
 
-/// Names that makers use for what the machine has, not for events.
+/// Returns true for names that makers use for properties of the machine, not for events.
 fn is_constant(lower: &str) -> bool {
     matches!(
         lower,
@@ -329,7 +329,7 @@ fn is_constant(lower: &str) -> bool {
     )
 }
 
-/// The expression of a column that shows one event: the count, or its cost.
+/// Returns the expression of a column that shows one event: the count, or its cost.
 pub(crate) fn event_formula(event: &str, penalty: Option<f64>) -> Expr {
     match penalty {
         Some(penalty) if penalty > 0.0 => {

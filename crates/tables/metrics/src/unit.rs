@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// What a column's number means.
+/// The unit of a column's number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Unit {
     /// Occurrences of an event.
@@ -10,7 +10,7 @@ pub enum Unit {
     Events,
     /// Cycles of a core's clock.
     Cycles,
-    /// A share of the whole, times 100; what the whole is, the text after it says ("of slots"), if anything does.
+    /// A share of the whole, times 100. The text names the whole ("of slots"), if it is not empty.
     Percent(String),
     /// A number without unit.
     Ratio,
@@ -21,7 +21,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit that a maker's word stands for. Total: an unknown word is kept.
+    /// Returns the unit that a maker's word stands for; an unknown word is kept.
     pub fn from_name(name: &str) -> Self {
         let name = name.trim();
         let lower = name.to_ascii_lowercase();

@@ -1,10 +1,11 @@
 //! A published Gooda report holds raw counts, periods, multiplex factors and penalties beside the columns that Gooda
 //! made of them. The engine, in Gooda's mode and with the shipped tree, must make the same numbers, cell by cell.
 //!
-//! Known exceptions, each by its name below: one cell that is off by one, `branch_misprediction` (that report's version of
-//! Gooda did not add `Wrong_path_cycles`), and `port_saturation` (Gooda's is wrongly coded). A table prints multiplex
-//! factors with four digits, which decides a truncation where counts are large; in other tables than the one whose
-//! exception is named, a cell off by one is accepted if a factor within the printed digits makes it, and is listed.
+//! Known exceptions, each by its name below: one cell that is off by one, `branch_misprediction` (that report's version
+//! of Gooda did not add `Wrong_path_cycles`), and `port_saturation` (Gooda's is wrongly coded). A table prints
+//! multiplex factors with four digits, which decides a truncation where counts are large; in other tables than the one
+//! whose exception is named, a cell off by one is accepted if a factor within the printed digits makes it, and is
+//! listed.
 
 use std::path::{Path, PathBuf};
 

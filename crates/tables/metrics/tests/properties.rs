@@ -1,4 +1,4 @@
-//! What must hold for any formula and any counts.
+//! Properties that hold for any formula and any counts.
 
 use dioptra_metrics::expr::{BinaryOp, Expr, Function, UnaryOp, parse};
 use dioptra_metrics::{Cell, Count, Environment, EventName, MetricSet, Mode, RecordedEvent};
@@ -65,7 +65,7 @@ fn any_expr() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// A set of one column over `events`.
+/// Makes a set of one column over `events`.
 fn one_column(formula: &str, events: &[&str]) -> MetricSet {
     let mut text = "schema = 1\nname = \"test\"\n".to_owned();
     for event in events {
@@ -108,7 +108,7 @@ proptest! {
         }
     }
 
-    /// No counts, however odd, make a panic or a number that is none.
+    /// No counts, however odd, cause a panic, a value that is not finite or an error that is NaN.
     #[test]
     fn any_counts_give_a_cell(
         values in prop::collection::vec((0u64..5, prop_oneof![Just(0.0), -1e300..1e300f64, Just(f64::MAX)]), 4)
@@ -135,7 +135,7 @@ proptest! {
         }
     }
 
-    /// The terms of a sum add up, and so do rows: every formula that is linear is as exact as its counts.
+    /// The terms of a sum add up, and so do rows: every linear formula is as exact as its counts.
     #[test]
     fn linear_formulas_add_up(rows in prop::collection::vec((0u64..1000, 0u64..1000), 1..20)) {
         let set = one_column("sum(cycles(3 * a), 5 * b)", &["a", "b"]);
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// A small generator of its own, so that the test is the same each time.
+/// A small generator of random numbers, so that the test is the same each time.
 struct Random(u64);
 
 impl Random {
@@ -165,7 +165,8 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Counts the arrivals of a Poisson process: no approximation of the thing under test.
+    /// Counts the arrivals of a Poisson process one by one: the numbers are exact, and independent of the formulas
+    /// under test.
     fn poisson(&mut self, mean: f64) -> u64 {
         let (mut arrivals, mut time) = (0, 0.0);
         loop {

@@ -307,9 +307,9 @@ fn groups_fit_their_counters_and_keep_formulas_together() {
     }
 }
 
-/// With three times the counts, what is counted in events or cycles is three times as much, and what is of something (a
-/// share, a ratio, misses in a thousand instructions) stays as it is. A formula that adds the two, or declares the wrong
-/// one, does neither.
+/// With three times the counts, a column in events or cycles is three times as large, and a share, a ratio or misses in
+/// a thousand instructions stay as they are. A formula that adds the two kinds, or declares the wrong unit, does
+/// neither.
 #[test]
 fn formulas_have_the_units_that_they_declare() {
     let cpu = Environment::new().with_cpu(CpuId::parse("0x00000000410fd490"));
@@ -327,7 +327,7 @@ fn formulas_have_the_units_that_they_declare() {
         let cells = evaluator.row(&counts);
         cells.iter().map(|cell| cell.value()).collect()
     };
-    // The first column of its set that does not.
+    // Returns the first column of its set whose unit is wrong.
     let wrong = |set: &MetricSet| {
         let (once, thrice) = (values(set, 1.0), values(set, 3.0));
         let columns = set.columns().iter().zip(once.iter().zip(&thrice));
@@ -344,7 +344,7 @@ fn formulas_have_the_units_that_they_declare() {
     for builtin in dioptra_metrics::builtin() {
         assert_eq!(wrong(builtin.set()), None, "{}", builtin.name);
     }
-    // It does find such formulas.
+    // The check finds formulas with a wrong unit.
     for (formula, unit) in [
         ("a + b / c", "cycles"),
         ("a / b", "events"),
@@ -369,8 +369,9 @@ fn slots_of_an_n2_depend_on_its_revision() {
         ("OP_RETIRED", Count::exact(2400.0)),
         ("OP_SPEC", Count::exact(3000.0)),
     ];
-    // Of 5000 slots 2500 are stalled, or 1500, 1500 of them by the front end, or 500; four fifths of the others
-    // retire; a mispredicted branch costs four cycles, one of which the front end lost, three the back end.
+    // The older revisions have 1500 stalled slots of 5000, 500 of them by the front end; the newest has 2500, and 1500
+    // by the front end. Four fifths of the remaining slots retire. A mispredicted branch costs four cycles: the front
+    // end lost one of them, the back end three.
     for (midr, retiring, frontend, bad) in [
         ("0x00000000410fd490", 56.0, 9.0, 18.0),
         ("0x00000000410fd492", 56.0, 9.0, 18.0),
@@ -469,7 +470,7 @@ fn wrong_files_are_refused_with_the_reason() {
     ));
 }
 
-/// Chains of references cost what their length is, not what their tree is, and end at a stated size.
+/// A chain of references costs as much as its length, not as its tree, and ends at a stated size.
 #[test]
 fn long_chains_of_columns() {
     let mut body = AB.to_owned();
@@ -485,7 +486,7 @@ fn long_chains_of_columns() {
     let value = cell(&doubled, "c60", &a, &Environment::new());
     assert_eq!(value.value(), Some(2f64.powi(60)));
 
-    // In the worst order: each column before the one it needs.
+    // The columns are in the worst order: each stands before the column that it needs.
     let chain = |length: usize| {
         let mut body = AB.to_owned();
         for i in 0..length {

@@ -1,5 +1,5 @@
-//! What a set asks for is what `record -e` understands: every shipped event's text, read by the recorder's own parser with
-//! the PMU of another machine, gives the register value of its encoding.
+//! The specs of the shipped events are texts that `record -e` understands. The recorder's own parser, with the PMU of
+//! another machine, gives the register value of each event's encoding.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn x86_pmu(folder: &Path) {
     }
 }
 
-/// The register value that an encoding's terms mean, by the documented layout.
+/// Returns the register value that an encoding's terms mean, by the documented layout.
 fn config_of(encoding: &str) -> Option<u64> {
     if let Some(hex) = encoding.strip_prefix('r') {
         return u64::from_str_radix(hex, 16).ok();
@@ -79,7 +79,7 @@ fn every_shipped_event_can_be_asked_for() {
             }
             recorded.push(RecordedEvent::named(&parsed.name));
         }
-        // A profile of them feeds every column that the set can feed.
+        // A profile of these events feeds every column that the set can feed.
         let cpu = Environment::new().with_cpu(CpuId::parse("0x00000000410fd490"));
         let bound = set.bind(&recorded, &cpu);
         assert_eq!(bound.notes(), [], "{}", b.name);

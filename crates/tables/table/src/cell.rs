@@ -3,26 +3,27 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// One value of a table. Tables keep their texts themselves, so a name is borrowed where there is one already.
+/// One value of a table. A name is borrowed where its text exists already, since tables keep their own copies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell<'a> {
-    /// Any text: a function, a path, a command. May hold every character; renderings take care of it.
+    /// Any text: a function, a path, a command. It may hold every character; renderings escape the hostile ones.
     Name(Cow<'a, str>),
     /// An exact sum, in the column's unit (events, nanoseconds, bytes, …).
     Count(u64),
-    /// A quotient of two exact sums. It is divided only when printed, and then scaled by the column's unit
-    /// (see [`crate::Unit::scale`]).
+    /// A quotient of two exact sums. Renderings divide it only when they print it, and then multiply by the column's
+    /// unit (see [`crate::Unit::scale`]).
     Ratio {
-        /// What is compared.
+        /// The dividend: the sum that is compared.
         numerator: u64,
-        /// What it is compared with; zero makes the ratio undefined, which every rendering shows as no value.
+        /// The divisor: the sum that the numerator is compared with. Zero makes the ratio undefined, which every
+        /// rendering shows as no value.
         denominator: u64,
     },
     /// The exact difference of two sums, shown with its sign.
     Difference {
-        /// From what is taken away: the later one of two profiles.
+        /// The sum from which the subtrahend is taken away: the later one of two profiles.
         minuend: u64,
-        /// What is taken away: the earlier one.
+        /// The sum that is taken away: the earlier one of two profiles.
         subtrahend: u64,
     },
     /// An address, absolute or relative to its module.
@@ -39,12 +40,12 @@ pub enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// A name cell.
+    /// Makes a name cell.
     pub fn name(text: impl Into<Cow<'a, str>>) -> Cell<'a> {
         Cell::Name(text.into())
     }
 
-    /// A ratio cell.
+    /// Makes a ratio cell.
     pub fn ratio(numerator: u64, denominator: u64) -> Cell<'a> {
         Cell::Ratio {
             numerator,
@@ -52,7 +53,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// A number without a known error.
+    /// Makes a number without a known error.
     pub fn real(value: f64) -> Cell<'a> {
         Cell::Real {
             value,
@@ -60,7 +61,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// A number with its standard error.
+    /// Makes a number with its standard error.
     pub fn estimate(value: f64, standard_error: f64) -> Cell<'a> {
         Cell::Real {
             value,
@@ -68,8 +69,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell as a floating point number in its column's unit, where `scale` is the column's
-    /// [`crate::Unit::scale`]. `None` for names, addresses, empty cells and undefined numbers.
+    /// Returns the cell as a floating point number in its column's unit, where `scale` is the column's
+    /// [`crate::Unit::scale`]. `None` stands for names, addresses, empty cells and undefined numbers.
     ///
     /// A ratio is `(scale × numerator) ÷ denominator` in this order, as C programs compute a percentage, so that the
     /// printed digits agree with theirs.
@@ -92,7 +93,7 @@ impl<'a> Cell<'a> {
         value.is_finite().then_some(value)
     }
 
-    /// The exact difference, if the cell is one.
+    /// Returns the exact difference, if the cell is one.
     pub(crate) fn difference(&self) -> Option<i128> {
         match *self {
             Cell::Difference {
@@ -103,7 +104,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The standard error, if the cell has a usable one (finite, not negative).
+    /// Returns the standard error, if the cell has a usable one (finite, not negative).
     pub fn standard_error(&self) -> Option<f64> {
         match *self {
             Cell::Real {
@@ -114,7 +115,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Whether the cell shows nothing: it is empty or an undefined number.
+    /// Returns true if the cell shows nothing: it is empty or an undefined number.
     pub fn is_undefined(&self) -> bool {
         match self {
             Cell::Empty => true,
@@ -124,8 +125,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// A total order over all cells. Within one kind it is the natural one (ratios are compared exactly, without
-    /// dividing; names by their bytes). Undefined cells come before everything else; `scale` is the column's
+    /// Compares two cells in a total order. Within one kind the order is the natural one: ratios are compared exactly,
+    /// without dividing, and names by their bytes. Undefined cells come before everything else. `scale` is the column's
     /// [`crate::Unit::scale`], needed only where a column mixes ratios with other numbers.
     pub fn compare(&self, other: &Cell<'_>, scale: f64) -> Ordering {
         use Cell::{Address, Count, Name, Ratio};
@@ -158,7 +159,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Groups of kinds that can be compared with each other.
+    /// Returns the number of the cell's group of kinds; cells of one group can be compared with each other.
     fn rank(&self) -> u8 {
         match self {
             Cell::Empty => 0,

@@ -33,9 +33,9 @@ pub enum TableError {
     CellCount {
         /// The row's id.
         row: u32,
-        /// How many cells it has.
+        /// The number of the row's cells.
         cells: usize,
-        /// How many columns the table has.
+        /// The number of the table's columns.
         columns: usize,
     },
     /// A cell does not fit its column's kind.
@@ -64,12 +64,12 @@ pub enum TableError {
     NoColumn {
         /// The index asked for.
         index: usize,
-        /// How many columns the table has.
+        /// The number of the table's columns.
         columns: usize,
     },
 }
 
-/// Why a table could not be written.
+/// A reason why a table could not be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RenderError {
@@ -82,7 +82,8 @@ pub enum RenderError {
 }
 
 impl RenderError {
-    /// Whether the reader of the output went away (`… | head`), which is no failure for a program that only prints.
+    /// Returns true if the reader of the output went away (`… | head`), which is no failure for a program that only
+    /// prints.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, RenderError::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
     }

@@ -86,7 +86,7 @@ const WIDE: &[(u32, u32)] = &[
     (0x20000, 0x3fffd),
 ];
 
-/// Whether one of the sorted ranges holds the character.
+/// Returns true if one of the sorted ranges holds the character.
 fn within(ranges: &[(u32, u32)], character: char) -> bool {
     let code = u32::from(character);
     ranges
@@ -102,14 +102,14 @@ fn within(ranges: &[(u32, u32)], character: char) -> bool {
         .is_ok()
 }
 
-/// Whether printing the character would do anything else than show one visible glyph.
+/// Returns true if printing the character would do anything else than show one visible glyph.
 fn is_hostile(character: char) -> bool {
     character.is_control() || (!character.is_ascii() && within(INVISIBLE, character))
 }
 
-/// Appends `text` to `out`, with every control character and every invisible or reordering one spelled out: `\n`,
-/// `\t`, `\r`, `\0`, `\x1b` for ASCII, `\u{202e}` beyond. Everything else, backslashes included, stays as it is, so
-/// that ordinary names read as they are; who needs the exact characters reads CSV or JSON.
+/// Appends `text` to `out`, with every control character and every invisible or reordering one spelled out: `\n`, `\t`,
+/// `\r`, `\0`, `\x1b` for ASCII, `\u{202e}` beyond. Everything else, backslashes included, stays, so that ordinary
+/// names read as they are. Readers that need the exact characters take CSV or JSON.
 pub fn push_escaped(out: &mut String, text: &str) {
     // The common name is plain ASCII without controls.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
@@ -136,16 +136,17 @@ pub fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// `text` with every control, invisible or reordering character spelled out (`\n`, `\x1b`, `\u{202e}`), so that no
-/// name can break a line, move the cursor or recolour the terminal.
+/// Returns `text` with every control, invisible or reordering character spelled out (`\n`, `\x1b`, `\u{202e}`). No name
+/// can then break a line, move the cursor or recolour the terminal.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push_escaped(&mut out, text);
     out
 }
 
-/// How many terminal cells `text` takes: two for East Asian wide characters and emoji, none for combining marks, one
-/// for everything else. Meant for escaped text; an estimate, since terminals disagree about rare characters.
+/// Returns the number of terminal cells that `text` takes: two for East Asian wide characters and emoji, none for
+/// combining marks, one for everything else. The text should be escaped. The number is an estimate, since terminals
+/// disagree about rare characters.
 pub fn display_width(text: &str) -> usize {
     if text.is_ascii() {
         return text.len();

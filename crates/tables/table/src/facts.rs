@@ -1,4 +1,4 @@
-//! What the reader of a table has to know besides its cells.
+//! Facts: the remarks that a reader of a table needs besides its cells.
 
 use std::io::{self, Write};
 
@@ -6,15 +6,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::escape::escape;
+use crate::remedy::Remedy;
 
-/// How much a fact changes what the table means.
+/// The degree to which a fact changes what the table means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Good to know: where the numbers come from, how they were filtered or scaled.
+    /// Where the numbers come from, how they were filtered or scaled.
     Info,
-    /// Something else was done than asked for: another event, another unwinder.
+    /// Something else was done than the user asked for: another event, another unwinder.
     Fallback,
     /// Numbers contradict each other, or may be wrong.
     Warning,
@@ -23,7 +24,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word that names this severity in text and JSON.
+    /// Returns the word that names this severity in text and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Info => "info",
@@ -34,18 +35,21 @@ impl Severity {
     }
 }
 
-/// One fact.
+/// One remark about a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fact {
     /// The key in JSON, such as `lost_records`; unique within its [`Facts`].
     #[serde(skip)]
     pub id: String,
-    /// How much it matters.
+    /// The degree to which the fact changes what the table means.
     pub severity: Severity,
     /// One sentence for people, without a full stop: what, how much, and the remedy if there is one.
     pub text: String,
-    /// The same for programs: a number, or any other JSON value.
+    /// The same statement for programs: a number, or any other JSON value.
     pub value: Value,
+    /// Remedies that the text does not spell yet ([`Facts::spell_remedies`]).
+    #[serde(skip)]
+    pub remedies: Vec<Remedy>,
 }
 
 /// An ordered list of facts, each with an id of its own.
@@ -55,13 +59,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// No facts.
+    /// Makes an empty list.
     pub fn new() -> Facts {
         Facts::default()
     }
 
-    /// Adds a fact at the end and gives back the id under which it is kept: `id`, or `id_2`, `id_3`, … if an earlier
-    /// fact has it already, since no fact may silently replace another.
+    /// Adds a fact at the end and returns the id under which it is kept: `id`, or `id_2`, `id_3`, … if an earlier fact
+    /// has it already, since no fact may silently replace another.
     pub fn add(
         &mut self,
         severity: Severity,
@@ -82,38 +86,61 @@ impl Facts {
             severity,
             text: text.into(),
             value: value.into(),
+            remedies: Vec::new(),
         });
         &self.list[place].id
+    }
+
+    /// Proposes a remedy for the fact that was added last.
+    pub fn propose(&mut self, remedy: Remedy) {
+        if let Some(fact) = self.list.last_mut() {
+            fact.remedies.push(remedy);
+        }
+    }
+
+    /// Adds the remedies' words to the texts of their facts, behind a semicolon. `words` returns an instruction, such as
+    /// "record with -g".
+    pub fn spell_remedies(&mut self, words: impl Fn(&Remedy) -> String) {
+        for fact in &mut self.list {
+            let remedies = std::mem::take(&mut fact.remedies);
+            if !remedies.is_empty() {
+                let words: Vec<String> = remedies.iter().map(&words).collect();
+                fact.text = format!("{}; {}", fact.text, words.join(", or "));
+            }
+        }
     }
 
     /// Adds all facts of `other` at the end, under new ids where theirs are taken (see [`Facts::add`]).
     pub fn append(&mut self, other: Facts) {
         for fact in other.list {
             self.add(fact.severity, fact.id, fact.text, fact.value);
+            fact.remedies
+                .into_iter()
+                .for_each(|remedy| self.propose(remedy));
         }
     }
 
-    /// The fact with this id.
+    /// Returns the fact with this id.
     pub fn get(&self, id: &str) -> Option<&Fact> {
         self.list.iter().find(|fact| fact.id == id)
     }
 
-    /// All facts in their order.
+    /// Returns all facts in their order.
     pub fn iter(&self) -> std::slice::Iter<'_, Fact> {
         self.list.iter()
     }
 
-    /// How many facts there are.
+    /// Returns the number of facts.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no facts.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether anything is missing from the numbers.
+    /// Returns true if a fact says that something is missing from the numbers.
     pub fn has_loss(&self) -> bool {
         self.iter().any(|fact| fact.severity == Severity::Loss)
     }
@@ -122,7 +149,7 @@ impl Facts {
     /// place for facts.
     ///
     /// # Errors
-    /// Only those of the writer.
+    /// Returns only the errors of the writer.
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         self.iter().try_for_each(|fact| write_fact(fact, out))
     }
@@ -137,7 +164,7 @@ impl<'a> IntoIterator for &'a Facts {
     }
 }
 
-/// One fact as a comment line; only what is more than information says its severity.
+/// Returns a fact as a comment line, which names the severity unless the fact is information.
 pub fn fact_line(fact: &Fact) -> String {
     match fact.severity {
         Severity::Info => format!("# {}", escape(&fact.text)),

@@ -10,7 +10,7 @@ mod rows;
 use crate::emphasis::Emphasis;
 use crate::escape::display_width;
 use crate::facts::fact_line;
-use crate::order::Place;
+use crate::order::RowPosition;
 use crate::short_names::cut_end;
 use crate::text::push_value;
 use crate::{Cell, Facts, RenderError, Row, Severity, Table, Unit, escape};
@@ -23,16 +23,17 @@ use std::io::{BufWriter, Write};
 pub enum ShownRows {
     /// All rows.
     All,
-    /// So many top rows, and all rows below them.
+    /// This number of top rows, and all rows below them.
     Top(usize),
-    /// So many rows: of a tree those with the largest values in the first percent column, and rows above them.
+    /// This number of rows: in a tree, the rows with the largest values in the first percent column, and the rows above
+    /// them.
     Best(usize),
 }
 
-/// How [`write_fitted`] shows a table.
+/// The options of [`write_fitted`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FittedOptions {
-    /// How many cells a line has.
+    /// The width of a line in terminal cells.
     pub width: usize,
     /// The rows that are shown.
     pub rows: ShownRows,
@@ -46,7 +47,7 @@ pub struct FittedOptions {
     pub sorted_by: Option<usize>,
 }
 
-/// Between two columns.
+/// The number of spaces between two columns.
 const GAP: usize = 2;
 
 /// Writes `table` as text that is no wider than `options.width`: facts as lines that start with `# `, a heading, a
@@ -123,7 +124,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Writes short facts that are information, which stand above the table, or the others, which stand below.
+    /// Writes either the short facts that are information, which stand above the table, or all other facts, which stand
+    /// below.
     fn write_facts(&self, facts: &Facts, above: bool, out: &mut impl Write) -> std::io::Result<()> {
         for fact in facts {
             let is_information = fact.severity == Severity::Info;
@@ -177,7 +179,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn push_row(&self, columns: &Columns, place: Place, guide: &str, line: &mut String) {
+    fn push_row(&self, columns: &Columns, place: RowPosition, guide: &str, line: &mut String) {
         let row = self.table.row(place.row);
         let mut cell = String::new();
         for (column, index) in columns.shown().enumerate() {
@@ -203,7 +205,7 @@ impl Page<'_> {
         }
     }
 
-    /// How hot a share of an event is.
+    /// Returns the emphasis of a cell: by its size if the cell is a share of an event, else plain.
     fn heat(&self, row: Row<'_>, index: usize) -> Emphasis {
         let column = &self.table.columns[index];
         let cell = row.cell(index);

@@ -81,8 +81,8 @@ impl Format {
         self.write_limited(table, options, out)
     }
 
-    /// As [`Format::write_with`], but writes all rows of a table in other formats than text: [`Table::limit`] was called
-    /// before, if there is a limit.
+    /// As [`Format::write_with`], but writes all rows of a table in other formats than text: [`Table::limit`] was
+    /// called before, if there is a limit.
     ///
     /// # Errors
     /// As [`Format::write`].

@@ -3,8 +3,9 @@
 use crate::escape::push_escaped;
 use std::io::{self, Write};
 
-/// A writer that spells out every character that would drive the terminal, but for ends of lines: for renderings that are made
-/// for programs, such as CSV and graphs, where a person looks at them.
+/// A writer that spells out every character that would drive the terminal, except ends of lines.
+///
+/// Renderings for programs, such as CSV and graphs, pass through it where a person looks at them.
 ///
 /// Bytes that are no UTF-8 become `\u{fffd}`, since terminals of other encodings take some for control characters.
 pub struct Harmless<W: Write> {
@@ -16,7 +17,7 @@ pub struct Harmless<W: Write> {
 }
 
 impl<W: Write> Harmless<W> {
-    /// A writer before `out`; in JSON, characters are spelled as JSON spells them.
+    /// Makes a writer before `out`; in JSON, characters are spelled as JSON spells them.
     pub fn new(out: W, is_json: bool) -> Self {
         Harmless {
             out,
@@ -29,7 +30,7 @@ impl<W: Write> Harmless<W> {
     /// Writes everything that is left.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Returns the errors of the writer.
     pub fn finish(mut self) -> io::Result<()> {
         if !self.begun.is_empty() {
             self.out.write_all("\u{fffd}".as_bytes())?;

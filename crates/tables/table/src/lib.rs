@@ -1,8 +1,8 @@
 //! Tables as values, and their text, CSV and JSON.
 //!
 //! Every sub-command that shows numbers builds one [`Table`] and hands it to a rendering: [`write_text`] and
-//! [`write_fitted`] for people, [`write_csv`], [`write_json`] and [`write_ndjson`] for programs. All of them read the same
-//! cells and do the same arithmetic ([`Cell::value`]), so a number can differ between them only in the number of
+//! [`write_fitted`] for people, [`write_csv`], [`write_json`] and [`write_ndjson`] for programs. All of them read the
+//! same cells and do the same arithmetic ([`Cell::value`]), so a number can differ between them only in the number of
 //! printed digits.
 //!
 //! Everything that the table's reader has to know besides its cells (losses, fallbacks, rows left out) is a [`Fact`].
@@ -24,6 +24,7 @@ mod ndjson;
 mod number;
 mod order;
 mod recursion;
+mod remedy;
 mod rows;
 mod short_names;
 mod sort;
@@ -42,6 +43,7 @@ pub use harmless::Harmless;
 pub use machine::{write_csv, write_json};
 pub use ndjson::write_ndjson;
 pub use order::LeftOut;
+pub use remedy::Remedy;
 pub use short_names::{cut_end, cut_middle, fit_name, fold_arguments};
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};

@@ -1,8 +1,8 @@
 //! The table for programs: CSV and JSON, raw numbers with full precision.
 //!
-//! Both write each number in its column's unit, as the shortest decimal that reads back as the same f64, and what is
-//! undefined (a ratio over zero, a number that is not finite) as no value. Addresses are hexadecimal text, since
-//! spreadsheets and JavaScript round integers beyond 2⁵³ and kernel addresses are beyond it.
+//! Both write each number in its column's unit, as the shortest decimal that reads back as the same f64. An undefined
+//! number (a ratio over zero, a number that is not finite) is written as no value. Addresses are hexadecimal text,
+//! since spreadsheets and JavaScript round integers beyond 2⁵³ and kernel addresses are beyond it.
 
 use std::io::{self, BufWriter, Write};
 
@@ -10,7 +10,7 @@ use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
 
 use crate::escape::push_escaped;
-use crate::order::Place;
+use crate::order::RowPosition;
 use crate::table::{NOTE, PARENT_ROW_ID, ROW_ID, STANDARD_ERROR};
 use crate::{Cell, Mark, RenderError, Row, Table};
 
@@ -60,7 +60,7 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
         }
     }
     record.end()?;
-    for Place { row, .. } in order {
+    for RowPosition { row, .. } in order {
         let row = table.row(row);
         if tree {
             record.raw(row.id())?;
@@ -110,7 +110,7 @@ struct Record<'a, W: Write> {
     escaped: String,
 }
 
-/// How the formulas of spreadsheets begin.
+/// The characters with which a spreadsheet's formula begins.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 
 impl<W: Write> Record<'_, W> {
@@ -123,7 +123,7 @@ impl<W: Write> Record<'_, W> {
         }
     }
 
-    /// A field that needs no quotes.
+    /// Writes a field that needs no quotes.
     fn raw(&mut self, value: impl std::fmt::Display) -> io::Result<()> {
         self.separate()?;
         write!(self.out, "{value}")
@@ -175,10 +175,10 @@ impl<W: Write> Record<'_, W> {
 /// ]}
 /// ```
 ///
-/// A cell is a string (names, addresses), a number or null (no value). What a number cannot hold stands beside the
-/// cells, by column id, in rows that have it: `ratios` has the exact numerator and denominator before scaling,
-/// `standard_errors` the errors in the column's unit, `notes` what to think of a value, as in CSV. A column's `parent` is a column id, a row's a row id; parents
-/// come before their children.
+/// A cell is a string (names, addresses), a number or null (no value). Details that a number cannot hold stand beside
+/// the cells, by column id, in rows that have them: `ratios` has the exact numerator and denominator before scaling,
+/// `standard_errors` the errors in the column's unit, `notes` the cells' marks, as in CSV. A column's `parent` is a
+/// column id, a row's a row id; parents come before their children.
 ///
 /// # Errors
 /// [`RenderError::Table`] before anything is written if the table contradicts itself, else those of the writer.
@@ -288,7 +288,7 @@ impl Serialize for JsonCells<'_> {
     }
 }
 
-/// What some of a row's cells have besides their value, by column id.
+/// The details of a row's cells besides their values, by column id, as the function returns them for each column.
 struct Beside<'a, T>(&'a JsonRow<'a>, fn(Row<'_>, usize) -> Option<T>);
 
 impl<T: Serialize> Serialize for Beside<'_, T> {

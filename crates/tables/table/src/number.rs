@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::escape::push_escaped;
 use crate::{Cell, Column, Unit};
 
-/// Appends one cell as text shows it. What is undefined is `-`; an empty cell is nothing.
+/// Appends one cell as text shows it. An undefined number is `-`; an empty cell is nothing.
 pub(crate) fn push_cell(out: &mut String, cell: &Cell<'_>, column: &Column) {
     match cell {
         Cell::Empty => {}
@@ -49,7 +49,7 @@ pub(crate) fn push_cell(out: &mut String, cell: &Cell<'_>, column: &Column) {
 pub(crate) fn push_error(out: &mut String, error: f64, column: &Column) {
     out.push_str(" ±");
     match column.unit {
-        // Of whole numbers, digits after the point say nothing.
+        // Digits after the point say nothing about whole numbers.
         Unit::Events | Unit::Samples | Unit::Bytes if (10.0..LARGE).contains(&error) => {
             push_formatted(out, format_args!("{error:.0}"));
         }
@@ -62,10 +62,10 @@ fn push_formatted(out: &mut String, arguments: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(arguments);
 }
 
-/// From here on digits before the point say nothing more: f64 holds no more than 15 exactly.
+/// The size from which digits before the point mean nothing more: f64 holds no more than 15 exactly.
 const LARGE: f64 = 1e15;
 
-/// A number that is no integer, in its unit. Percentages have two decimals, rounded as C's `%.2f` rounds them.
+/// Appends a number that is no integer, in its unit. Percentages have two decimals, rounded as C's `%.2f` rounds them.
 fn push_real(out: &mut String, value: f64, unit: &Unit) {
     let size = value.abs();
     match unit {
@@ -79,7 +79,7 @@ fn push_real(out: &mut String, value: f64, unit: &Unit) {
             push_nanoseconds(out, size.round() as u64);
         }
         Unit::Nanoseconds => push_formatted(out, format_args!("{:.3e} s", value / 1e9)),
-        // Three decimals would show nothing of it.
+        // Three decimals would show only zeros.
         _ if size >= LARGE || (size > 0.0 && size < 0.0005) => {
             push_formatted(out, format_args!("{value:.2e}"))
         }
@@ -87,8 +87,8 @@ fn push_real(out: &mut String, value: f64, unit: &Unit) {
     }
 }
 
-/// A duration in the largest of ns, us, ms and s that leaves a digit before the point, with three decimals, rounded
-/// half up in integers.
+/// Appends a duration in the largest of ns, us, ms and s that leaves a digit before the point, with three decimals,
+/// rounded half up in integers.
 fn push_nanoseconds(out: &mut String, nanoseconds: u64) {
     if nanoseconds < 1000 {
         return push_formatted(out, format_args!("{nanoseconds} ns"));

@@ -6,28 +6,28 @@ use crate::{Cell, Severity, Table, TableError, Unit};
 
 /// One row's place when the table is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Its id.
+pub(crate) struct RowPosition {
+    /// The row's id.
     pub(crate) row: u32,
-    /// How many ancestors it has.
+    /// The number of the row's ancestors.
     pub(crate) depth: u32,
 }
 
-/// What a limit on the number of top rows leaves out.
+/// The rows that a limit on the number of top rows leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many top rows.
+    /// The number of top rows that are left out.
     pub rows: usize,
-    /// How many rows below those.
+    /// The number of rows below those top rows.
     pub below: usize,
-    /// Their exact share: numerator and denominator. It comes from the first percent column, by which tables are sorted
-    /// as a rule, if the top rows are parts of one whole there (one denominator, and together no more than it), so that
-    /// adding them up is right.
+    /// The exact share of these rows: numerator and denominator. The share comes from the first percent column, by
+    /// which tables are usually sorted. `None` unless the top rows are parts of one whole there (one denominator, and
+    /// together no more than it), so that adding them up is right.
     pub share: Option<(u64, u64)>,
 }
 
 impl LeftOut {
-    /// The sentence for people: `312 more rows, 4.21 %`.
+    /// Returns the sentence for people: `312 more rows, 4.21 %`.
     pub fn sentence(&self) -> String {
         let mut text = format!("{} more {}", self.rows, plural(self.rows));
         if self.below > 0 {
@@ -47,13 +47,16 @@ fn plural(rows: usize) -> &'static str {
 }
 
 impl Table {
-    /// Every row after its parent, siblings in their order, so that each row is directly followed by its subtree.
-    /// Checks the whole table on the way.
-    pub(crate) fn display_order(&self) -> Result<Vec<Place>, TableError> {
+    /// Returns every row after its parent, siblings in their order, so that each row is directly followed by its
+    /// subtree. Checks the whole table on the way.
+    pub(crate) fn display_order(&self) -> Result<Vec<RowPosition>, TableError> {
         self.check()?;
         let rows = &self.rows;
         if !rows.is_tree() {
-            return Ok(rows.shown().map(|row| Place { row, depth: 0 }).collect());
+            return Ok(rows
+                .shown()
+                .map(|row| RowPosition { row, depth: 0 })
+                .collect());
         }
         // Children as linked lists in two flat arrays; filled backwards, so that they come out in order.
         const NONE: u32 = u32::MAX;
@@ -63,14 +66,14 @@ impl Table {
         for row in rows.shown().rev() {
             let head = match rows.parent(row) {
                 None => &mut first_root,
-                // It is a smaller one.
+                // A parent's id is smaller than the row's, so it is an index of the array.
                 Some(parent) => &mut first_child[parent as usize],
             };
             next_sibling[row as usize] = std::mem::replace(head, row);
         }
         // A stack of its own: call trees can be deeper than the thread's stack.
         let mut order = Vec::with_capacity(rows.len());
-        let mut stack = vec![Place {
+        let mut stack = vec![RowPosition {
             row: first_root,
             depth: 0,
         }];
@@ -79,11 +82,11 @@ impl Table {
                 continue;
             }
             order.push(place);
-            stack.push(Place {
+            stack.push(RowPosition {
                 row: next_sibling[place.row as usize],
                 depth: place.depth,
             });
-            stack.push(Place {
+            stack.push(RowPosition {
                 row: first_child[place.row as usize],
                 depth: place.depth + 1,
             });
@@ -91,17 +94,18 @@ impl Table {
         Ok(order)
     }
 
-    /// What showing only the first `limit` top rows, and what is below them, leaves out; `None` if that is nothing.
+    /// Returns the rows that are left out where only the first `limit` top rows, and the rows below them, are shown;
+    /// `None` if no row is left out.
     ///
     /// # Errors
-    /// As [`Table::check`].
+    /// Fails as [`Table::check`] does.
     pub fn left_out(&self, limit: usize) -> Result<Option<LeftOut>, TableError> {
         let order = self.display_order()?;
         Ok(self.left_out_after(&order, kept(&order, limit)))
     }
 
-    /// What `order[kept..]` amounts to.
-    pub(crate) fn left_out_after(&self, order: &[Place], kept: usize) -> Option<LeftOut> {
+    /// Sums up the rows `order[kept..]`.
+    pub(crate) fn left_out_after(&self, order: &[RowPosition], kept: usize) -> Option<LeftOut> {
         let rest = &order[kept..];
         if rest.is_empty() {
             return None;
@@ -118,8 +122,8 @@ impl Table {
         })
     }
 
-    /// The share of `order[kept..]` in one column, if the column's top rows are parts of one whole.
-    fn share(&self, column: usize, order: &[Place], kept: usize) -> Option<(u64, u64)> {
+    /// Returns the share of `order[kept..]` in one column, if the column's top rows are parts of one whole.
+    fn share(&self, column: usize, order: &[RowPosition], kept: usize) -> Option<(u64, u64)> {
         let (mut whole, mut all, mut rest) = (None, 0_u64, 0_u64);
         for (index, place) in order
             .iter()
@@ -148,11 +152,11 @@ impl Table {
         whole.map(|whole| (rest, whole))
     }
 
-    /// Drops all but the first `limit` top rows and what is below them, and adds what was left out to the facts, as
-    /// `rows_left_out`. For renderings that take the table as it is; text has a limit of its own.
+    /// Drops all but the first `limit` top rows and the rows below them, and adds a sentence about the dropped rows to
+    /// the facts, as `rows_left_out`. Renderings that take the table as it is need this; text has a limit of its own.
     ///
     /// # Errors
-    /// As [`Table::check`]; the table is then unchanged.
+    /// Fails as [`Table::check`] does; the table is then unchanged.
     pub fn limit(&mut self, limit: usize) -> Result<Option<LeftOut>, TableError> {
         let order = self.display_order()?;
         let kept = kept(&order, limit);
@@ -176,14 +180,14 @@ impl Table {
         Ok(Some(left_out))
     }
 
-    /// Drops all but the first `limit` rows below each row, with what is below those, and adds how many were left out to
-    /// the facts, as `rows_below_left_out`. Top rows are not limited.
+    /// Drops all but the first `limit` rows below each row, with the rows below the dropped ones. Adds the number of
+    /// dropped rows to the facts, as `rows_below_left_out`. Top rows are not limited.
     ///
     /// # Errors
-    /// As [`Table::check`]; the table is then unchanged.
+    /// Fails as [`Table::check`] does; the table is then unchanged.
     pub fn limit_below(&mut self, limit: usize) -> Result<(), TableError> {
         let order = self.display_order()?;
-        // By depth: how many rows there were since the row above.
+        // By depth: the number of rows since the row above.
         let mut seen: Vec<usize> = Vec::new();
         let mut keep = vec![false; self.rows.pushed()];
         let mut dropped_at = u32::MAX;
@@ -218,7 +222,7 @@ impl Table {
 }
 
 impl Table {
-    /// Drops all other rows; those above a row that is kept must be kept too.
+    /// Drops the rows that are not to be kept; the rows above a kept row must be kept too.
     fn keep(&mut self, keep: &[bool]) {
         let mut order = self.rows.take_order();
         order.retain(|row| keep[*row as usize]);
@@ -226,8 +230,8 @@ impl Table {
     }
 }
 
-/// How many places of `order` belong to the first `limit` top rows.
-pub(crate) fn kept(order: &[Place], limit: usize) -> usize {
+/// Returns the number of places of `order` that belong to the first `limit` top rows.
+pub(crate) fn kept(order: &[RowPosition], limit: usize) -> usize {
     order
         .iter()
         .enumerate()

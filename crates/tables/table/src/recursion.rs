@@ -1,4 +1,4 @@
-//! Recursion in a call tree, folded.
+//! Folding of recursion in a call tree.
 
 use crate::{Cell, ColumnKind, Direction, Table, TableError};
 use std::collections::HashMap;
@@ -7,16 +7,16 @@ use std::collections::HashMap;
 struct Folded<'a> {
     parent: Option<usize>,
     cells: Vec<Cell<'a>>,
-    /// How many rows of the same function lie below each other in this row, at most.
+    /// The greatest number of rows of the same function that lie below each other in this row.
     deep: usize,
 }
 
 impl Table {
-    /// Folds recursion in a call tree, as [`crate::tree()`] makes it: a function directly below itself becomes one row,
-    /// whose name tells how deep the recursion is, and the rows below become rows below that one.
+    /// Folds recursion in a call tree, as [`crate::tree()`] makes it. A function directly below itself becomes one row,
+    /// whose name says how deep the recursion is, and the rows below become rows below that one.
     ///
-    /// Totals of such a row are those of its uppermost part, which hold all others; other numbers are added up. Rows are sorted
-    /// by their first column, largest first.
+    /// The totals of such a row are those of its uppermost part, which contain the totals of all other parts; other
+    /// numbers are added up. Rows are sorted by their first column, largest first.
     ///
     /// # Errors
     /// [`TableError`] if the table contradicts itself.
@@ -40,7 +40,8 @@ impl Table {
             .map(|column| column.id.starts_with("total"))
             .collect();
         let mut rows: Vec<Folded<'_>> = Vec::new();
-        // By row above and names: a folded row. By row of this table: its folded row, and how deep it is in that one.
+        // `known`: a folded row, by the row above it and its names. `folded`: for each row of this table, its folded
+        // row and its depth within that one.
         let mut known: HashMap<(Option<usize>, Vec<String>), usize> = HashMap::new();
         let mut folded: HashMap<u32, (usize, usize)> = HashMap::new();
         for place in self.display_order()? {
@@ -65,7 +66,8 @@ impl Table {
                 None => {
                     let above = above.map(|(above, _)| above);
                     match known.get(&(above, name.clone())) {
-                        // Two parts of a recursion called it; its samples in these have no part in common.
+                        // Two parts of a recursion called this function; its samples below these parts have nothing in
+                        // common.
                         Some(&same) => {
                             add(&mut rows[same].cells, row.cells(), |_| true);
                             (same, 1)
@@ -102,7 +104,7 @@ impl Table {
     }
 }
 
-/// Adds the numbers of a row to those of another one, in some columns.
+/// Adds the numbers of a row to those of another row, in some columns.
 fn add<'a>(
     to: &mut [Cell<'a>],
     cells: impl Iterator<Item = Cell<'a>>,
@@ -131,7 +133,7 @@ mod tests {
     /// Names, totals and own counts of rows with their depths.
     fn shown(table: &Table) -> Vec<String> {
         let order = table.display_order().unwrap();
-        let text = |place: &crate::order::Place| {
+        let text = |place: &crate::order::RowPosition| {
             let row = table.row(place.row);
             let (Cell::Ratio { numerator, .. }, Cell::Count(own), Cell::Name(name)) =
                 (row.cell(0), row.cell(1), row.cell(2))

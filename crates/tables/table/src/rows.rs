@@ -7,28 +7,29 @@ use crate::{Cell, CellNote, Column, Mark, TableError};
 use names::Pool;
 use values::Values;
 
-/// No row.
+/// The number that stands for no row.
 const NONE: u32 = u32::MAX;
 
 /// All rows that were pushed, and which of them are shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
     columns: Vec<OfColumn>,
-    /// By row.
+    /// The row above, by row.
     parents: Vec<u32>,
-    /// Rows in the order in which they are shown; `None` where that is all of them as they were pushed.
+    /// Rows in the order in which they are shown; `None` where all rows are shown in the order in which they were
+    /// pushed.
     order: Option<Vec<u32>>,
     names: Pool,
     is_tree: bool,
 }
 
-/// One column's cells, and what is known of them besides their values.
+/// One column's cells, with their standard errors and marks.
 #[derive(Debug, Clone, Default)]
 struct OfColumn {
     values: Values,
-    /// By row, as far as any row has one; else not a number.
+    /// The standard error, by row, up to the last row that has one; NaN where a row has none.
     errors: Vec<f64>,
-    /// By row, as far as any row has one: one more than the index in `known_marks`, or 0.
+    /// One more than the index in `known_marks`, by row, up to the last row that has a mark; 0 where a row has none.
     marks: Vec<u32>,
     /// The column's marks, each once: there are few.
     known_marks: Vec<Mark>,
@@ -55,13 +56,13 @@ impl OfColumn {
             self.known_marks.len() - 1
         });
         self.marks.resize(row, 0);
-        // No more marks than rows.
+        // A column has no more marks than rows, so the index fits.
         self.marks.push(index as u32 + 1);
     }
 }
 
 impl Rows {
-    /// For rows of so many columns.
+    /// Makes an empty list for rows of this number of columns.
     pub(crate) fn new(columns: usize) -> Rows {
         Rows {
             columns: vec![OfColumn::default(); columns],
@@ -69,17 +70,17 @@ impl Rows {
         }
     }
 
-    /// Makes room for so many more rows.
+    /// Makes room for this number of additional rows.
     pub(crate) fn reserve(&mut self, rows: usize) {
         self.parents.reserve_exact(rows);
     }
 
-    /// How many columns a row has.
+    /// Returns the number of a row's columns.
     pub(crate) fn width(&self) -> usize {
         self.columns.len()
     }
 
-    /// Adds a row: its first cells, then those where it may be as the row above it. Gives back its id.
+    /// Adds a row: its first cells, then those that may repeat the row above it. Returns its id.
     pub(crate) fn push<'a>(
         &mut self,
         parent: Option<u32>,
@@ -134,28 +135,28 @@ impl Rows {
         Ok(id)
     }
 
-    /// How many rows are shown.
+    /// Returns the number of rows that are shown.
     pub(crate) fn len(&self) -> usize {
         self.order.as_ref().map_or(self.parents.len(), Vec::len)
     }
 
-    /// How many rows were pushed.
+    /// Returns the number of rows that were pushed.
     pub(crate) fn pushed(&self) -> usize {
         self.parents.len()
     }
 
-    /// Whether any row that was pushed has a parent.
+    /// Returns true if any row that was pushed has a parent.
     pub(crate) fn is_tree(&self) -> bool {
         self.is_tree
     }
 
-    /// The rows that are shown, those of one parent in their order.
+    /// Returns the rows that are shown, those of one parent in their order.
     pub(crate) fn shown(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + '_ {
         let order = self.order.as_deref();
         (0..self.len()).map(move |index| order.map_or(index as u32, |order| order[index]))
     }
 
-    /// The order in which rows are shown, to be changed and given back.
+    /// Takes the order in which rows are shown, which the caller changes and gives back to [`Rows::set_order`].
     pub(crate) fn take_order(&mut self) -> Vec<u32> {
         let order = self.order.take();
         order.unwrap_or_else(|| (0..).take(self.parents.len()).collect())
@@ -180,12 +181,12 @@ impl Rows {
         self.columns.get(column)?.mark(row)
     }
 
-    /// The standard error that was noted of a cell, if it can be used.
+    /// Returns the standard error that was noted for a cell, if it can be used.
     pub(crate) fn noted_error(&self, row: u32, column: usize) -> Option<f64> {
         self.columns.get(column)?.error(row)
     }
 
-    /// How many cells of all rows that were pushed have this mark.
+    /// Returns the number of cells with this mark, of all rows that were pushed.
     pub(crate) fn count_marks(&self, mark: &Mark) -> usize {
         let of_column = |column: &OfColumn| {
             let index = column.known_marks.iter().position(|known| known == mark);
@@ -198,19 +199,21 @@ impl Rows {
         self.columns.iter().map(of_column).sum()
     }
 
-    /// Numbers that are in the order of a column's cells, by row, if these are of one kind and all have a value.
+    /// Returns numbers that are in the order of a column's cells, by row, if the cells are of one kind and all have a
+    /// value.
     pub(crate) fn sort_keys(&self, column: usize) -> Option<Vec<u64>> {
         self.columns[column].values.sort_keys(self.parents.len())
     }
 
-    /// Whether two rows have the same name in a column; not told of other cells.
+    /// Returns true if two rows are known to have the same name in a column; cells that are no names are never
+    /// compared.
     #[inline]
     pub(crate) fn is_same_name(&self, column: usize, one: u32, other: u32) -> bool {
         let values = &self.columns[column].values;
         values.is_same_name(one as usize, other as usize)
     }
 
-    /// The first row with a cell that does not fit its column.
+    /// Returns the error of the first row with a cell that does not fit its column.
     pub(crate) fn misfit(&self, columns: &[Column]) -> Option<TableError> {
         if self.columns.len() != columns.len() && self.len() > 0 {
             return Some(TableError::CellCount {

@@ -1,4 +1,4 @@
-//! Names of functions, shortened to a width: for tables on a terminal and on a page.
+//! Shortening of functions' names to a width: for tables on a terminal and on a page.
 //!
 //! Templates and generics make names of thousands of characters. [`fit_name`] leaves a name alone that fits, and
 //! otherwise takes away in this order, until the rest fits: the compiler's hashes, type arguments from the innermost
@@ -8,7 +8,7 @@ use crate::escape::display_width;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What stands for a part that was taken away.
+/// The text in place of a part that was taken away.
 const DOTS: &str = "…";
 
 /// Shortens a name to at most `width` terminal cells. The name is escaped text ([`crate::escape()`]).
@@ -61,8 +61,8 @@ pub fn fold_arguments(name: &str) -> Cow<'_, str> {
     Cow::Owned(lists.fold(&name, 0, Parameters::Whole))
 }
 
-/// Leaves out the middle of a text that is wider than `width` cells; a little more of its end than of its beginning
-/// stays, since the end tells a method from another.
+/// Leaves out the middle of a text that is wider than `width` cells. A little more of the end than of the beginning
+/// stays, since the end distinguishes methods.
 pub fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
     if display_width(text) <= width {
         return Cow::Borrowed(text);
@@ -119,8 +119,8 @@ fn cells_of(character: char) -> usize {
     display_width(character.encode_utf8(&mut [0; 4]))
 }
 
-/// Leaves out what rustc adds to make names unique: `::h` and 16 digits at the end of legacy names, and `[digits]` behind
-/// a crate's name.
+/// Leaves out the parts that rustc adds to make names unique: `::h` and 16 digits at the end of legacy names, and
+/// `[digits]` behind a crate's name.
 fn without_hashes(name: &str) -> Cow<'_, str> {
     let mut out = Cow::Borrowed(name);
     let is_digits = |text: &str| {
@@ -157,17 +157,19 @@ fn without_hashes(name: &str) -> Cow<'_, str> {
     out
 }
 
-/// Where a name has lists in brackets.
+/// The places in a name of lists in brackets.
 struct Lists {
-    /// Type arguments, brackets included, each with the number of lists of type arguments around it. By their starts.
+    /// Type arguments, brackets included, each with the number of lists of type arguments around it, sorted by their
+    /// starts.
     arguments: Vec<(Range<usize>, usize)>,
-    /// One more than the largest such number.
+    /// One more than the largest number of lists around one.
     levels: usize,
-    /// Types of parameters, brackets included, in no list of type arguments and in none of each other.
+    /// Types of parameters, brackets included, that lie in no list of type arguments and in no other list of
+    /// parameters.
     parameters: Vec<Range<usize>>,
 }
 
-/// How parameters are shown.
+/// The form in which parameters are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parameters {
     Whole,
@@ -180,7 +182,7 @@ enum Parameters {
 struct Open {
     bracket: u8,
     at: usize,
-    /// Whether it begins type arguments, or in round brackets parameters.
+    /// Whether the bracket begins type arguments or, if it is round, parameters.
     is_list: bool,
 }
 
@@ -220,8 +222,8 @@ impl Lists {
             let before = at.checked_sub(1).map(|before| bytes[before]);
             let after_name = before.is_some_and(is_of_word);
             match bytes[at] {
-                // Behind a name or `::` it begins arguments; at a path's beginning it is Rust's `<T as Trait>`; behind a
-                // bracket it compares.
+                // Behind a name or `::` this bracket begins arguments, at a path's beginning Rust's `<T as Trait>`.
+                // Behind a bracket it compares.
                 b'<' if before != Some(b')') => open.push(Open {
                     bracket: b'<',
                     at,
@@ -248,7 +250,7 @@ impl Lists {
                         b']' => b'[',
                         _ => b'{',
                     };
-                    // What was left open within was no bracket.
+                    // Signs left open within these brackets were no brackets.
                     if let Some(place) = open.iter().rposition(|open| open.bracket == opening) {
                         let list = open.drain(place..).next();
                         if let Some(list) = list.filter(|list| list.is_list && open.is_empty()) {
@@ -282,7 +284,7 @@ impl Lists {
         let mut out = String::with_capacity(name.len());
         let mut from = 0;
         for (list, short) in folded {
-            // Within a list that was folded already.
+            // This list lies within one that was folded already.
             if list.start < from {
                 continue;
             }
@@ -308,10 +310,10 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
 }
 
-/// The length of `operator` and its sign, if the name has one at this place whose sign has brackets in it.
+/// Returns the length of `operator` and its sign, if the name has one at this place and the sign has brackets in it.
 fn operator(name: &str, at: usize) -> Option<usize> {
     const WORD: &str = "operator";
-    /// Longer ones before those that they begin with.
+    /// Longer signs stand before the signs that they begin with.
     const SIGNS: [&str; 14] = [
         "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">", "()", "[]", "new[]",
     ];
@@ -411,7 +413,7 @@ mod tests {
                 "core::mem::swap<…>",
             ),
             ("a[12]::b", "a[12]::b"),
-            // What is left open is left alone.
+            // Brackets that are left open are left alone.
             ("f<int", "f<int"),
             ("f>x<int>", "f>x<…>"),
             ("a)b]c>", "a)b]c>"),

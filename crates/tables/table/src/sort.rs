@@ -13,11 +13,11 @@ impl Table {
         self.sort_by_all(&[(column, direction)])
     }
 
-    /// Sorts the rows by several columns as [`Table::sort_by`] does by one: the first one decides, the others among rows
-    /// that are equal there.
+    /// Sorts the rows by several columns as [`Table::sort_by`] does by one: each further column decides among rows that
+    /// are equal in the columns before it.
     ///
     /// # Errors
-    /// As [`Table::sort_by`].
+    /// Fails as [`Table::sort_by`] does.
     pub fn sort_by_all(&mut self, columns: &[(usize, Direction)]) -> Result<(), TableError> {
         let mut orders = Vec::with_capacity(columns.len());
         for (index, direction) in columns {
@@ -60,7 +60,7 @@ impl Table {
         Ok(())
     }
 
-    /// How two rows compare by one column.
+    /// Compares two rows by one column.
     pub(crate) fn compare_cells(
         &self,
         one: u32,
@@ -100,15 +100,15 @@ pub(crate) fn directed(order: Ordering, direction: Direction) -> Ordering {
     }
 }
 
-/// The rows of each parent together, parents by their ids, top rows first; else as they were. `rows` is one more than
-/// the largest row.
+/// Returns the rows of each parent together, parents by their ids, top rows first. Rows of one parent keep their order.
+/// `rows` is one more than the largest row.
 pub(crate) fn by_parent(
     order: Vec<u32>,
     rows: usize,
     parent: impl Fn(u32) -> Option<u32>,
 ) -> Vec<u32> {
     let place = |row: u32| parent(row).map_or(0, |parent| parent as usize + 1);
-    // By parent: where its next row goes.
+    // The place of the next row, by parent.
     let mut next = vec![0_u32; rows + 2];
     for row in &order {
         next[place(*row) + 1] += 1;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// As sorting whole rows by parent and then by each column in turn.
+        /// The expected order: whole rows sorted by each column from the last to the first, then by parent.
         #[test]
         fn rows_come_in_the_order_of_their_cells(
             rows in prop::collection::vec((any::<prop::sample::Index>(), cells()), 0..30),

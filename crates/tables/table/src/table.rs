@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::rows::Rows;
 use crate::{Cell, Facts, TableError};
 
-/// What a column's numbers are measured in.
+/// The unit of a column's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Unit {
@@ -30,7 +30,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What a ratio in this unit is multiplied by: 100 for percent, 1000 for per thousand, else 1.
+    /// Returns the factor by which a ratio in this unit is multiplied: 100 for percent, 1000 for per thousand, else 1.
     pub fn scale(&self) -> f64 {
         match self {
             Unit::Percent => 100.0,
@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// The unit's name in JSON; `None` where there is no unit.
+    /// Returns the unit's name in JSON; `None` where there is no unit.
     pub fn id(&self) -> Option<&str> {
         match self {
             Unit::None => None,
@@ -54,27 +54,27 @@ impl Unit {
     }
 }
 
-/// What a column's cells are, which also says which cells fit; [`Cell::Empty`] fits everywhere.
+/// The meaning of a column's cells, which also determines the cells that fit; [`Cell::Empty`] fits everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ColumnKind {
-    /// How many: [`Cell::Count`], or [`Cell::Real`] where counts were scaled or estimated.
+    /// A number of things: [`Cell::Count`], or [`Cell::Real`] where counts were scaled or estimated.
     Count,
     /// A sum of periods: [`Cell::Count`] or [`Cell::Real`].
     Weight,
-    /// A quotient: [`Cell::Ratio`], or [`Cell::Real`] for one that was computed otherwise.
+    /// A quotient: [`Cell::Ratio`], or [`Cell::Real`] for a quotient that was computed otherwise.
     #[default]
     Ratio,
     /// A duration or a point in time: [`Cell::Count`] or [`Cell::Real`].
     Time,
-    /// [`Cell::Address`].
+    /// An address: [`Cell::Address`].
     Address,
-    /// What a row is about: [`Cell::Name`], or [`Cell::Count`] for numbers that name, such as thread ids.
+    /// The subject of a row: [`Cell::Name`], or [`Cell::Count`] for numbers that name, such as thread ids.
     Name,
 }
 
 impl ColumnKind {
-    /// The kind's name in JSON.
+    /// Returns the kind's name in JSON.
     pub fn id(self) -> &'static str {
         match self {
             ColumnKind::Count => "count",
@@ -86,7 +86,7 @@ impl ColumnKind {
         }
     }
 
-    /// Whether a cell may stand in a column of this kind.
+    /// Returns true if a cell may stand in a column of this kind.
     pub(crate) fn fits(self, cell: &Cell<'_>) -> bool {
         match cell {
             Cell::Empty => true,
@@ -105,27 +105,27 @@ impl ColumnKind {
     }
 }
 
-/// One column.
+/// One column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// The name for programs (CSV's first row, JSON): short, stable, unique in its table, such as `self_percent`.
     pub id: String,
     /// The heading for people.
     pub name: String,
-    /// What its numbers are measured in.
+    /// The unit of the column's numbers.
     pub unit: Unit,
-    /// What its cells are.
+    /// The kind of the column's cells.
     pub kind: ColumnKind,
-    /// The event it is about, if it is about one.
+    /// The event that the column is about, if it is about one.
     pub event: Option<String>,
     /// The index of the column that this one breaks down, so that a page can unfold it.
     pub parent: Option<usize>,
-    /// Whether only programs read it, in CSV and JSON: text says the same in other columns.
+    /// Whether only programs read the column, in CSV and JSON: text says the same in other columns.
     pub is_for_programs: bool,
 }
 
 impl Column {
-    /// A column without event and parent.
+    /// Makes a column without event and parent.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -143,19 +143,19 @@ impl Column {
         }
     }
 
-    /// The same column, left out of text.
+    /// Leaves the column out of text.
     pub fn for_programs(mut self) -> Column {
         self.is_for_programs = true;
         self
     }
 
-    /// The same column, about `event`.
+    /// Makes the column one about `event`.
     pub fn of_event(mut self, event: impl Into<String>) -> Column {
         self.event = Some(event.into());
         self
     }
 
-    /// The same column, as a part of the column with index `parent`.
+    /// Makes the column a part of the column with index `parent`.
     pub fn below(mut self, parent: usize) -> Column {
         self.parent = Some(parent);
         self
@@ -169,35 +169,35 @@ pub struct Row<'a> {
     id: u32,
 }
 
-/// What is known of one cell of a row besides its value.
+/// The details of one cell of a row besides its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellNote {
     /// The index of the column.
     pub column: usize,
     /// One standard error of the value in the column's unit, if it is known.
     pub standard_error: Option<f64>,
-    /// What to think of the value.
+    /// The reservation about the value, if there is one.
     pub mark: Option<Mark>,
 }
 
-/// What to think of a value.
+/// A reservation about a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mark {
-    /// It rests on so few samples that chance may have made it.
+    /// The value rests on so few samples that chance may have made it.
     FewSamples,
     /// Some inputs of a sum were not recorded: the whole is larger.
     Partial,
-    /// The clock it is divided by holds interrupts, whose time is not known.
+    /// The clock that the value is divided by contains interrupts, whose time is not known.
     HoldsInterrupts,
-    /// It is of its row and of neighbours that nobody can tell apart: no interval holds for it.
+    /// The value belongs to its row and to neighbours that cannot be told apart from it: no interval holds for it.
     Unreliable,
-    /// There is none, since these inputs were not recorded.
+    /// There is no value, since these inputs were not recorded.
     Missing(Arc<[String]>),
 }
 
 impl Mark {
-    /// The mark as programs read it.
+    /// Returns the mark as programs read it.
     pub(crate) fn id(&self) -> String {
         match self {
             Mark::FewSamples => "few_samples".to_owned(),
@@ -210,36 +210,38 @@ impl Mark {
 }
 
 impl<'a> Row<'a> {
-    /// Unique in its table; survives sorting and filtering. Rows are numbered as they are pushed, from 0.
+    /// Returns the row's id, which is unique in its table and survives sorting and filtering. Rows are numbered as they
+    /// are pushed, from 0.
     pub fn id(self) -> u32 {
         self.id
     }
 
-    /// The id of the row that this one belongs under, in a tree: always a smaller one.
+    /// Returns the id of the row that this one belongs under, in a tree. The parent's id is always the smaller one.
     pub fn parent(self) -> Option<u32> {
         self.rows.parent(self.id)
     }
 
-    /// The cell of a column.
+    /// Returns the cell of a column.
     ///
     /// # Panics
-    /// If the table had fewer columns when it was made.
+    /// Panics if the table had fewer columns when it was made.
     #[inline]
     pub fn cell(self, column: usize) -> Cell<'a> {
         self.rows.cell(self.id, column)
     }
 
-    /// All cells, one a column.
+    /// Returns all cells, one a column.
     pub fn cells(self) -> impl ExactSizeIterator<Item = Cell<'a>> {
         (0..self.rows.width()).map(move |column| self.cell(column))
     }
 
-    /// What to think of a cell.
+    /// Returns the reservation about a cell, if there is one.
     pub fn mark(self, column: usize) -> Option<&'a Mark> {
         self.rows.mark(self.id, column)
     }
 
-    /// The standard error of a cell, from the cell itself or what was noted of it, if it has a usable one.
+    /// Returns a cell's standard error, which the cell itself holds or which was pushed beside it, if it is a usable
+    /// one.
     pub fn standard_error(self, column: usize) -> Option<f64> {
         let own = self.cell(column).standard_error();
         own.or_else(|| self.noted_error(column))
@@ -251,7 +253,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Which way to sort.
+/// The direction of sorting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Smallest first.
@@ -260,31 +262,31 @@ pub enum Direction {
     Descending,
 }
 
-/// Columns, rows and facts: what every analysis ends in and every rendering starts from.
+/// Columns, rows and facts. Every analysis ends in a table, and every rendering starts from one.
 ///
-/// Columns and facts may be changed freely; renderings check the whole ([`Table::check`]) before they write. Rows are pushed,
-/// sorted and limited; each takes tens of bytes, so a table may have a row for every address that was sampled.
+/// Columns and facts may be changed freely; renderings check the whole ([`Table::check`]) before they write. Rows are
+/// pushed, sorted and limited; each takes tens of bytes, so a table may have a row for every address that was sampled.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     /// The columns, in the order in which they are shown.
     pub columns: Vec<Column>,
-    /// What the reader has to know besides the cells.
+    /// The remarks that a reader needs besides the cells.
     pub facts: Facts,
-    /// Rows of one parent are shown in the order in which they stand here; where the parent stands does not matter.
+    /// The rows. Rows of one parent are shown in their order in this list; the parent's own place does not matter.
     pub(crate) rows: Rows,
 }
 
-/// How CSV names the column with a row's id, in tables whose rows form a tree.
+/// CSV's name of the column with a row's id, in tables whose rows form a tree.
 pub(crate) const ROW_ID: &str = "row_id";
-/// How CSV names the column with a row's parent.
+/// CSV's name of the column with a row's parent.
 pub(crate) const PARENT_ROW_ID: &str = "parent_row_id";
-/// What CSV appends to a column's id for the column of its standard errors.
+/// The suffix that CSV appends to a column's id for the column of its standard errors.
 pub(crate) const STANDARD_ERROR: &str = "_standard_error";
-/// What CSV appends to a column's id for the column that says what to think of its values.
+/// The suffix that CSV appends to a column's id for the column of its marks.
 pub(crate) const NOTE: &str = "_note";
 
 impl Table {
-    /// A table without rows and facts.
+    /// Makes a table without rows and facts.
     pub fn new(columns: Vec<Column>) -> Table {
         Table {
             rows: Rows::new(columns.len()),
@@ -293,12 +295,12 @@ impl Table {
         }
     }
 
-    /// Makes room for so many more rows, so that pushing them copies none.
+    /// Makes room for this number of additional rows, so that pushing them copies none.
     pub fn reserve(&mut self, rows: usize) {
         self.rows.reserve(rows);
     }
 
-    /// Adds a row at the end, under `parent` if there is one, and gives back its id.
+    /// Adds a row at the end, under `parent` if there is one, and returns its id.
     ///
     /// # Errors
     /// [`TableError::TooManyRows`] when there are no more ids, [`TableError::CellCount`] if there is not one cell a
@@ -311,10 +313,10 @@ impl Table {
         self.rows.push(parent, cells.as_ref(), &[], &[])
     }
 
-    /// As [`Table::push`], with what is known of the cells besides their values.
+    /// Adds a row as [`Table::push`] does, with the details of its cells besides their values.
     ///
     /// # Errors
-    /// As [`Table::push`].
+    /// Fails as [`Table::push`] does.
     pub fn push_noted<'a>(
         &mut self,
         parent: Option<u32>,
@@ -330,7 +332,7 @@ impl Table {
     /// parent. Rows of one parent then share the text of its name.
     ///
     /// # Errors
-    /// As [`Table::push`].
+    /// Fails as [`Table::push`] does.
     pub fn push_repeating<'a>(
         &mut self,
         parent: Option<u32>,
@@ -346,22 +348,22 @@ impl Table {
         self.rows.count_marks(mark)
     }
 
-    /// How many rows are shown.
+    /// Returns the number of rows that are shown.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether no row is shown.
+    /// Returns true if no row is shown.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The rows in their order, those of one parent as they are shown.
+    /// Returns the rows in their order, those of one parent as they are shown.
     pub fn rows(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + ExactSizeIterator {
         self.rows.shown().map(|id| self.row(id))
     }
 
-    /// The row with this id, which [`Table::push`] gave.
+    /// Returns the row with this id, which [`Table::push`] gave.
     #[inline]
     pub fn row(&self, id: u32) -> Row<'_> {
         Row {
@@ -370,17 +372,17 @@ impl Table {
         }
     }
 
-    /// The index of the column with this id.
+    /// Returns the index of the column with this id.
     pub fn column_index(&self, id: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.id == id)
     }
 
-    /// Whether any row has a parent.
+    /// Returns true if any row that is shown has a parent.
     pub fn is_tree(&self) -> bool {
         self.rows.is_tree() && self.rows().any(|row| row.parent().is_some())
     }
 
-    /// The events that the columns are about, each once, in the order of the columns.
+    /// Returns the events that the columns are about, each once, in the order of the columns.
     pub fn events(&self) -> Vec<&str> {
         let mut events: Vec<&str> = Vec::new();
         for event in self
@@ -398,7 +400,7 @@ impl Table {
     /// Checks that the table does not contradict itself: unique ids of columns, one fitting cell a column in each row.
     ///
     /// # Errors
-    /// The first contradiction found.
+    /// Returns the first contradiction found.
     pub fn check(&self) -> Result<(), TableError> {
         let mut ids = HashSet::new();
         for column in &self.columns {

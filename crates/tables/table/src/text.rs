@@ -5,15 +5,16 @@ use std::io::{BufWriter, Write};
 use crate::escape::{display_width, escape};
 use crate::facts::write_fact;
 use crate::number::{push_cell, push_error};
-use crate::order::{Place, kept};
+use crate::order::{RowPosition, kept};
 use crate::{Cell, Column, ColumnKind, Mark, RenderError, Row, Severity, Table, Unit};
 
-/// How [`write_text`] shows a table.
+/// The options of [`write_text`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
-    /// How many top rows to show at most; a last line then says how many more there are and their share.
+    /// The greatest number of top rows to show. A last line then gives the number of the remaining rows and their
+    /// share.
     pub limit: Option<usize>,
-    /// Whether to show the table's facts: information above it, the others below it.
+    /// Whether to show the table's facts: information above the table, other facts below it.
     pub facts: bool,
     /// Whether to show the standard errors that stand beside cells.
     pub errors: bool,
@@ -22,7 +23,7 @@ pub struct TextOptions {
 }
 
 impl Default for TextOptions {
-    /// Everything.
+    /// Shows everything.
     fn default() -> TextOptions {
         TextOptions {
             limit: None,
@@ -33,19 +34,20 @@ impl Default for TextOptions {
     }
 }
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
-/// How wide a name column before the last one is padded at most. Longer names are shown in full and push their own
-/// line to the right, so that one monstrous name does not make the whole table unreadable.
+/// The greatest width to which a name column before the last one is padded, in terminal cells. Longer names are shown
+/// in full and push their own line to the right, so that one monstrous name does not make the whole table unreadable.
 const WIDEST_NAMES: usize = 48;
-/// How many levels of a tree are indented. Deeper rows say their level instead, since otherwise a recursion some
-/// thousand calls deep would be written as some million spaces.
+/// The number of a tree's levels that are indented. Deeper rows give the number of their level instead, since a
+/// recursion some thousand calls deep would otherwise be written as some million spaces.
 const DEEPEST_INDENT: u32 = 32;
 
 /// Writes `table` as text: facts and events as lines that start with `# `, a heading, one line a row. Numbers are
-/// right-aligned, names left-aligned; a value that rests on few samples ends in `?`, one that lacks parts in `+`, and where
-/// inputs are missing `no` and the first of them stand instead. A row in a tree is indented in the last name column. Control characters in
-/// names are spelled out (see [`escape()`]). No colours. Rows are written as they are formatted, none is kept.
+/// right-aligned, names left-aligned. A value that rests on few samples ends in `?`, one that lacks parts in `+`, and
+/// one whose clock contains interrupts in `~`. Where inputs are missing, `no` and the first missing input stand
+/// instead. A row in a tree is indented in the last name column. Control characters in names are spelled out (see
+/// [`escape()`]). There are no colours. Rows are written as they are formatted; none is kept.
 ///
 /// # Errors
 /// [`RenderError::Table`] before anything is written if the table contradicts itself, else those of the writer.
@@ -100,10 +102,10 @@ pub fn write_text(
     Ok(())
 }
 
-/// Where everything goes.
+/// The places of columns and headings in the text.
 struct Layout<'a> {
     table: &'a Table,
-    /// The shown columns; the rest is by their places in this list.
+    /// The indices of the shown columns. All other fields use places in this list.
     shown: Vec<usize>,
     errors: bool,
     /// Each column's heading, escaped, with its unit where the cells do not show it.
@@ -119,7 +121,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(table: &'a Table, order: &[Place], options: &TextOptions) -> Layout<'a> {
+    fn new(table: &'a Table, order: &[RowPosition], options: &TextOptions) -> Layout<'a> {
         let shown: Vec<usize> = (0..table.columns.len())
             .filter(|column| !table.columns[*column].is_for_programs)
             .collect();
@@ -210,7 +212,7 @@ impl<'a> Layout<'a> {
         self.widths[start..end].iter().sum::<usize>() + GAP.len() * (end - start - 1)
     }
 
-    /// The line of events above their columns, if there are several, and the line of names.
+    /// Writes the line of events above their columns, if there are several, and the line of names.
     fn write_heading(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut line = String::new();
         let mut column = 0;
@@ -248,8 +250,8 @@ impl<'a> Layout<'a> {
         writeln!(out, "{}", line.trim_end_matches(' '))
     }
 
-    /// One cell with its place in the tree, not yet aligned.
-    fn push_cell(&self, out: &mut String, place: Place, column: usize) {
+    /// Appends one cell with its place in the tree, not yet aligned.
+    fn push_cell(&self, out: &mut String, place: RowPosition, column: usize) {
         if self.indented == Some(column) {
             for _ in 0..place.depth.min(DEEPEST_INDENT) {
                 out.push_str(GAP);
@@ -318,7 +320,7 @@ pub(crate) fn push_value(
     }
 }
 
-/// What was not recorded, shortly.
+/// Appends `no` and the first missing input, with the number of further ones.
 fn push_missing(out: &mut String, inputs: &[String]) {
     out.push_str("no ");
     out.push_str(&escape(inputs.first().map_or("inputs", String::as_str)));
@@ -327,7 +329,7 @@ fn push_missing(out: &mut String, inputs: &[String]) {
     }
 }
 
-/// A column's name, and its unit where neither the name nor the cells say it.
+/// Returns a column's name, and its unit where neither the name nor the cells say it.
 fn heading(column: &crate::Column) -> String {
     let mut heading = escape(&column.name);
     if let Some(unit) = unit_heading(column) {
@@ -336,7 +338,7 @@ fn heading(column: &crate::Column) -> String {
     heading
 }
 
-/// A column's unit in brackets, where neither its name nor the cells say it.
+/// Returns a column's unit in brackets, where neither its name nor the cells say it.
 pub(crate) fn unit_heading(column: &crate::Column) -> Option<String> {
     match &column.unit {
         Unit::Bytes => Some("[bytes]".to_owned()),

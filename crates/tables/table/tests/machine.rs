@@ -1,4 +1,4 @@
-//! What programs read: nothing lost, and readable by programs that are not ours.
+//! CSV and JSON lose nothing, and programs that are not ours can read them.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -184,7 +184,7 @@ fn a_limit_becomes_a_fact() {
     assert!(Format::Json.shows_facts());
 }
 
-/// Runs a Python program on `input`; `None`, said aloud, if there is no Python here.
+/// Runs a Python program on `input`. Returns `None`, and says so, if there is no Python here.
 fn python(program: &str, input: &str) -> Option<String> {
     let child = Command::new("python3")
         .args(["-c", program])
@@ -241,7 +241,7 @@ fn python_reads_the_same_from_csv_and_json() {
     assert_eq!(from_csv[0]["function"], "a,\"b\"\\r\\n\\x1b");
 }
 
-/// A name as CSV has it.
+/// Returns a name as CSV has it.
 fn harmless(name: &str) -> String {
     let escaped = dioptra_tables::escape(name);
     match name.chars().next() {
@@ -250,7 +250,7 @@ fn harmless(name: &str) -> String {
     }
 }
 
-/// A plain reading of RFC 4180, by its grammar and not by our writer: fields of each record.
+/// Reads CSV by the grammar of RFC 4180 and not by our writer; returns the fields of each record.
 fn read_csv(text: &str) -> Vec<Vec<String>> {
     let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
     let (mut quoted, mut characters) = (false, text.chars().peekable());
@@ -325,7 +325,7 @@ proptest! {
             prop_assert_eq!(row["cells"][0].as_str(), Some(name.as_str()));
             prop_assert_eq!(row["cells"][1].as_u64(), Some(*count));
             prop_assert_eq!(&row["ratios"]["ratio"], &json!([numerator, denominator]));
-            // Both write the same digits.
+            // CSV and JSON write the same digits.
             let digits = |text: &str| text.parse::<f64>().ok();
             let ratio = (*denominator > 0).then(|| 1000.0 * *numerator as f64 / *denominator as f64);
             prop_assert_eq!(digits(&record[2]), ratio);

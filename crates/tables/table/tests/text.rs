@@ -1,4 +1,4 @@
-//! What people see.
+//! Tables as people see them.
 
 use dioptra_tables::{
     Cell, Column, ColumnKind, Direction, Format, RenderError, Severity, Table, TextOptions, Unit,
@@ -43,7 +43,7 @@ fn functions() -> Table {
     table
 }
 
-/// The same table with other cells, by row and column.
+/// Returns the same table with other cells, by row and column.
 fn changed<'a>(table: &'a Table, cell: impl Fn(u32, usize, Cell<'a>) -> Cell<'a>) -> Table {
     let mut other = Table::new(table.columns.clone());
     for row in table.rows() {

@@ -155,7 +155,7 @@ impl<'t> View<'t> {
         let mut warnings = Vec::new();
         for tid in &selection.tids {
             if !trace.streams().iter().any(|stream| stream.tid == *tid) {
-                warnings.push(format!("--tid {tid}: no such thread is in the trace"));
+                warnings.push(format!("the trace has no thread {tid}"));
             }
         }
         let is_chosen = |stream: &&Stream| {
@@ -240,7 +240,7 @@ impl<'t> View<'t> {
         }
         let switching = self.add(filtering);
         if selection.off && !switching {
-            let text = "--trace=off: nothing switches tracing on, so nothing is shown; add -T FUNCTION@trace_on";
+            let text = "tracing is off at the start and no rule switches it on, so nothing is shown; add the action trace_on to a function";
             self.warnings.push(text.to_owned());
         }
         Ok(())

@@ -28,7 +28,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum TraceOpenError {
     /// The directory holds no trace.
-    #[error("{}: there is no trace; record one with `dioptra trace record COMMAND`, or name its directory with -d", .folder.display())]
+    #[error("{}: there is no trace", .folder.display())]
     Missing {
         /// The directory.
         folder: PathBuf,

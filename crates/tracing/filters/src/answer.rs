@@ -1,6 +1,6 @@
 //! The answers of the state machine at a call's entry and at its exit.
 
-use crate::site::Gate;
+use crate::site::OffReasons;
 use core::ops::{BitOr, BitOrAssign};
 
 /// The calls that a held call's exit decides about.
@@ -128,7 +128,7 @@ pub struct CallFrame {
     pub(crate) max_depth: u32,
     pub(crate) action: u32,
     pub(crate) flags: u16,
-    pub(crate) gate: Gate,
+    pub(crate) gate: OffReasons,
     pub(crate) min_rank: u8,
 }
 

@@ -190,7 +190,7 @@ pub use sampler::{SampleKind, Sampler, Sampling};
 #[cfg(feature = "std")]
 pub use scale::{Scaled, ScaledEstimate};
 #[cfg(feature = "std")]
-pub use site::{Gate, SiteNeed};
+pub use site::{OffReasons, SiteNeed};
 #[cfg(feature = "std")]
 pub use state::{Store, ThreadState};
 pub use tail::{Moves, Tail};

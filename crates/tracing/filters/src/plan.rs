@@ -1,7 +1,7 @@
 //! The plan: a compiled set of rules.
 
 use crate::sampler::{SampleKind, Sampling};
-use crate::site::{Gate, SiteNeed};
+use crate::site::{OffReasons, SiteNeed};
 use std::vec::Vec;
 
 /// The depth that limits nothing.
@@ -222,8 +222,12 @@ impl Plan {
     }
 
     /// Returns the gate's bit if the rules can ever set it.
-    fn possible(&self, fact: u32, gate: Gate) -> Gate {
-        if self.fact(fact) { gate } else { Gate::OPEN }
+    fn possible(&self, fact: u32, gate: OffReasons) -> OffReasons {
+        if self.fact(fact) {
+            gate
+        } else {
+            OffReasons::OPEN
+        }
     }
 
     /// Returns the duty of a probe site of a function with this action; see [`SiteNeed`].
@@ -235,18 +239,18 @@ impl Plan {
         if inert && never_shown {
             return SiteNeed::Unneeded;
         }
-        let mut skip = self.possible(fact::MUTES, Gate::MUTED);
+        let mut skip = self.possible(fact::MUTES, OffReasons::MUTED);
         if action.has(flag::NOTRACE) {
             return SiteNeed::Mute { skip };
         }
         if action.has(flag::FILTER) {
             return SiteNeed::Evaluate { skip };
         }
-        skip |= self.possible(fact::OPT_IN, Gate::OUTSIDE);
+        skip |= self.possible(fact::OPT_IN, OffReasons::OUTSIDE);
         if !inert {
             return SiteNeed::Evaluate { skip };
         }
-        skip |= Gate::OFF | self.possible(fact::DEPTH_LIMITED, Gate::DEEP);
+        skip |= OffReasons::OFF | self.possible(fact::DEPTH_LIMITED, OffReasons::DEEP);
         let varied = self.fact(fact::CALLER | fact::TIME_VARIES | fact::DEPTH_LIMITED)
             || self.fact(fact::SIZE_VARIES) && action.size_rank != ANY_SIZE;
         match action.sampling.kind {

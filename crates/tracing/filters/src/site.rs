@@ -4,12 +4,12 @@ use core::ops::{BitOr, BitOrAssign};
 
 /// The reasons for which a thread shows nothing just now; bits.
 ///
-/// A thread's own gate is the first byte of its [`ThreadState`](crate::ThreadState); [`Gate::OFF`] is the process's.
+/// A thread's own gate is the first byte of its [`ThreadState`](crate::ThreadState); [`OffReasons::OFF`] is the process's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
-pub struct Gate(pub u8);
+pub struct OffReasons(pub u8);
 
-impl Gate {
+impl OffReasons {
     /// No reason.
     pub const OPEN: Self = Self(0);
     /// The thread is inside a call that hides its subtree.
@@ -36,14 +36,14 @@ impl Gate {
     }
 }
 
-impl BitOr for Gate {
+impl BitOr for OffReasons {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-impl BitOrAssign for Gate {
+impl BitOrAssign for OffReasons {
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -51,7 +51,7 @@ impl BitOrAssign for Gate {
 
 /// The duty of a function's hook under a plan: the cheapest one that is right.
 ///
-/// Each variant but the first has `skip`. When the thread's [`Gate`] has one of these bits set, the call may pass
+/// Each variant but the first has `skip`. When the thread's [`OffReasons`] has one of these bits set, the call may pass
 /// without any effect, neither at its entry nor at its exit, and needs no hook on its return. Where a site does less
 /// than [`ThreadState::enter`](crate::ThreadState::enter), the state does not need to know of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +61,13 @@ pub enum SiteNeed {
     /// Record the call.
     Record {
         /// The reasons to let the call pass.
-        skip: Gate,
+        skip: OffReasons,
     },
     /// Record the call if it took at least a constant time or if a call below it is shown. Write its entry; at its
     /// exit, if it was shorter and its entry is still the last record, take that back.
     Timed {
         /// The reasons to let the call pass.
-        skip: Gate,
+        skip: OffReasons,
         /// The shortest duration that is shown, in units of the clock.
         at_least: u64,
     },
@@ -75,28 +75,28 @@ pub enum SiteNeed {
     /// 0, ask [`ThreadState::enter`](crate::ThreadState::enter).
     Count {
         /// The reasons to let the call pass uncounted.
-        skip: Gate,
+        skip: OffReasons,
         /// The index of the sampler.
         slot: u32,
     },
     /// Hide the call and the calls below it. Needs no clock.
     Mute {
         /// The reasons to let the call pass.
-        skip: Gate,
+        skip: OffReasons,
     },
     /// Ask [`ThreadState::enter`](crate::ThreadState::enter) and [`exit`](crate::ThreadState::exit).
     Evaluate {
         /// The reasons to let the call pass.
-        skip: Gate,
+        skip: OffReasons,
     },
 }
 
 impl SiteNeed {
     /// Returns the bits of the gate that let a call pass; all bits for a site that is not needed.
     #[must_use]
-    pub const fn skip(self) -> Gate {
+    pub const fn skip(self) -> OffReasons {
         match self {
-            Self::Unneeded => Gate(u8::MAX),
+            Self::Unneeded => OffReasons(u8::MAX),
             Self::Record { skip }
             | Self::Timed { skip, .. }
             | Self::Count { skip, .. }

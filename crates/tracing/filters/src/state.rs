@@ -7,7 +7,7 @@ use crate::answer::{
 use crate::plan::{Action, Plan, fact, flag};
 use crate::random::thread_seed;
 use crate::sampler::{Draw, SampleKind, Sampler, TOLD};
-use crate::site::Gate;
+use crate::site::OffReasons;
 use crate::tail::Tail;
 
 /// A thread's counters for sampled functions.
@@ -27,7 +27,7 @@ pub struct Store<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct ThreadState {
-    gate: Gate,
+    gate: OffReasons,
     min_rank: u8,
     depth: u32,
     max_depth: u32,
@@ -40,12 +40,12 @@ impl ThreadState {
     /// executions.
     #[must_use]
     pub fn new(plan: &Plan, thread: u64) -> Self {
-        let mut gate = Gate::OPEN;
+        let mut gate = OffReasons::OPEN;
         if plan.fact(fact::OPT_IN) {
-            gate |= Gate::OUTSIDE;
+            gate |= OffReasons::OUTSIDE;
         }
         if plan.header.depth == 0 {
-            gate |= Gate::DEEP;
+            gate |= OffReasons::DEEP;
         }
         Self {
             gate,
@@ -61,7 +61,7 @@ impl ThreadState {
     /// [`SiteNeed`](crate::SiteNeed).
     #[inline]
     #[must_use]
-    pub fn gate(&self) -> Gate {
+    pub fn gate(&self) -> OffReasons {
         self.gate
     }
 
@@ -87,7 +87,7 @@ impl ThreadState {
             gate: self.gate,
             min_rank: self.min_rank,
         };
-        if self.gate.meets(Gate::MUTED) {
+        if self.gate.meets(OffReasons::MUTED) {
             return EntryAnswer::hidden(frame, Effects::NONE);
         }
         if action == 0 {
@@ -95,10 +95,10 @@ impl ThreadState {
         }
         let rules = plan.action(action);
         if rules.has(flag::NOTRACE) {
-            self.gate |= Gate::MUTED;
+            self.gate |= OffReasons::MUTED;
             return EntryAnswer::hidden(frame, Effects::NONE);
         }
-        if self.gate.meets(Gate::OUTSIDE) && !rules.has(flag::FILTER) {
+        if self.gate.meets(OffReasons::OUTSIDE) && !rules.has(flag::FILTER) {
             return EntryAnswer::hidden(frame, Effects::NONE);
         }
         self.enter_let_in(plan, store, &rules, frame, switch, clock)
@@ -113,12 +113,12 @@ impl ThreadState {
         switch: TraceSwitch,
         clock: impl FnOnce() -> u64,
     ) -> EntryAnswer {
-        if self.gate != Gate::OPEN || switch != TraceSwitch::On {
+        if self.gate != OffReasons::OPEN || switch != TraceSwitch::On {
             return EntryAnswer::hidden(frame, Effects::NONE);
         }
         self.depth = self.depth.saturating_add(1);
         if self.depth >= self.max_depth {
-            self.gate |= Gate::DEEP;
+            self.gate |= OffReasons::DEEP;
         }
         let mut show = Show::Lazy;
         frame.flags = if plan.fact(fact::CALLER) {
@@ -184,7 +184,7 @@ impl ThreadState {
                 match sampler.draw(rules.sampling, self.seed, || clock.read()) {
                     Draw::Skip => {
                         if filter {
-                            self.gate |= Gate::MUTED;
+                            self.gate |= OffReasons::MUTED;
                         }
                         return EntryAnswer::hidden(frame, Effects::NONE);
                     }
@@ -207,12 +207,12 @@ impl ThreadState {
         if rules.has(flag::TIME) {
             self.time = rules.time;
         }
-        self.gate = self.gate.without(Gate::DEEP);
+        self.gate = self.gate.without(OffReasons::DEEP);
         if filter {
-            self.gate = self.gate.without(Gate::OUTSIDE);
+            self.gate = self.gate.without(OffReasons::OUTSIDE);
         }
         if self.depth >= self.max_depth {
-            self.gate |= Gate::DEEP;
+            self.gate |= OffReasons::DEEP;
         }
         let mut effects = switches(rules);
         let below_only = held && filter;

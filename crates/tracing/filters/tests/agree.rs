@@ -5,7 +5,7 @@ mod model;
 
 use calls::{Call, Step, assemble, walk};
 use dioptra_filters::{
-    Compiler, Effects, Event, ExitVerdict, FunctionDescription, Gate, Lane, MatchStyle, Plan,
+    Compiler, Effects, Event, ExitVerdict, FunctionDescription, Lane, MatchStyle, OffReasons, Plan,
     PlanOptions, RuleOption, Rules, Sampler, Scope, Show, SiteNeed, Store, Tail, ThreadState,
     TraceSwitch,
 };
@@ -236,9 +236,9 @@ impl<'a> Sites<'a> {
         let action = self.plan.action_of(id);
         let need = self.plan.site_need(action);
         let off = if self.switch == TraceSwitch::On {
-            Gate::OPEN
+            OffReasons::OPEN
         } else {
-            Gate::OFF
+            OffReasons::OFF
         };
         let at = self.log.len();
         let open = if (self.state.gate() | off).meets(need.skip()) {
@@ -458,7 +458,7 @@ proptest! {
 /// The cheap duties are chosen where they are enough.
 #[test]
 fn sites_do_no_more_than_they_must() {
-    let skips = |bits: &[Gate]| bits.iter().fold(Gate::OPEN, |all, bit| all | *bit);
+    let skips = |bits: &[OffReasons]| bits.iter().fold(OffReasons::OPEN, |all, bit| all | *bit);
     let need = |options: &str, function: &str| {
         let names: Vec<String> = ["f", "tiny", "other"].map(str::to_owned).into();
         let compiler = calls::compile(calls::rules(options), &names, PlanOptions::default());
@@ -469,9 +469,9 @@ fn sites_do_no_more_than_they_must() {
             .expect("a function");
         plan.site_need(plan.action_of(id as u32))
     };
-    let off = Gate::OFF;
-    let evaluate = |bits: &[Gate]| SiteNeed::Evaluate { skip: skips(bits) };
-    let record = |bits: &[Gate]| SiteNeed::Record { skip: skips(bits) };
+    let off = OffReasons::OFF;
+    let evaluate = |bits: &[OffReasons]| SiteNeed::Evaluate { skip: skips(bits) };
+    let record = |bits: &[OffReasons]| SiteNeed::Record { skip: skips(bits) };
     for (options, function, expected) in [
         ("", "f", record(&[off])),
         ("-T f@backtrace", "f", record(&[off])),
@@ -483,11 +483,17 @@ fn sites_do_no_more_than_they_must() {
         ("-Z 20 -T tiny@size=15", "f", SiteNeed::Unneeded),
         ("-L tiny.c", "f", SiteNeed::Unneeded),
         ("-L tiny.c", "tiny", record(&[off])),
-        ("-N f", "f", SiteNeed::Mute { skip: Gate::MUTED }),
-        ("-N f", "other", record(&[off, Gate::MUTED])),
+        (
+            "-N f",
+            "f",
+            SiteNeed::Mute {
+                skip: OffReasons::MUTED,
+            },
+        ),
+        ("-N f", "other", record(&[off, OffReasons::MUTED])),
         ("-F f", "f", evaluate(&[])),
-        ("-F f", "other", record(&[off, Gate::OUTSIDE])),
-        ("-D 3", "f", evaluate(&[off, Gate::DEEP])),
+        ("-F f", "other", record(&[off, OffReasons::OUTSIDE])),
+        ("-D 3", "f", evaluate(&[off, OffReasons::DEEP])),
         (
             "-t 1us",
             "f",
@@ -505,14 +511,18 @@ fn sites_do_no_more_than_they_must() {
             "f",
             SiteNeed::Count { skip: off, slot: 0 },
         ),
-        ("-T f@sample=9 -D 3", "f", evaluate(&[off, Gate::DEEP])),
+        (
+            "-T f@sample=9 -D 3",
+            "f",
+            evaluate(&[off, OffReasons::DEEP]),
+        ),
         ("-T f@sample=9/s", "f", evaluate(&[off])),
         ("-T f@sample=p99", "f", evaluate(&[off])),
-        ("-F f@sample=9", "f", evaluate(&[Gate::MUTED])),
+        ("-F f@sample=9", "f", evaluate(&[OffReasons::MUTED])),
         (
             "-F f@sample=9",
             "other",
-            record(&[off, Gate::MUTED, Gate::OUTSIDE]),
+            record(&[off, OffReasons::MUTED, OffReasons::OUTSIDE]),
         ),
         ("-T f@trace_on", "f", evaluate(&[])),
         ("-T f@trace_on", "other", record(&[off])),

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::from(error.exit_code())
+            ExitCode::FAILURE
         }
     }
 }

@@ -52,7 +52,7 @@ fn same_as_log(case: &str, count: &str) {
                 let mut found = as_log(&stream.events, &functions);
                 let mut expected = expected;
                 if method == "cygprof" && case == "exceptions" {
-                    // gcc's functions say that they end, too, when an exception leaves them; clang's do not.
+                    // gcc's functions report their end, too, when an exception leaves them; clang's do not.
                     found.retain(|line| line.starts_with('+'));
                     expected.retain(|line| line.starts_with('+'));
                 }
@@ -73,12 +73,13 @@ fn exceptions_leave_calls() {
     same_as_log("exceptions", "20");
 }
 
-/// Functions compiled with -finstrument-functions do not say that an exception leaves them; what is called then and later is
-/// as deep as it is.
+/// Functions compiled with -finstrument-functions do not report that an exception leaves them. Later calls are recorded
+/// with their true depth all the same.
 #[test]
 fn what_follows_an_exception_is_as_deep_as_it_is() {
     const COUNT: usize = 20;
-    // What `exceptions` calls in each round: a destructor runs when `between` is left, and one when `catcher` is.
+    // The calls of `exceptions` in each round. A destructor runs when `between` is left, and another one when `catcher`
+    // is.
     let round = [
         ("catcher", 1),
         ("between", 2),
@@ -148,8 +149,8 @@ fn coroutines_have_stacks_of_their_own() {
     same_as_log("coroutines", "20");
 }
 
-/// Programs that exchange stacks by themselves go on as they would, and all that they call is recorded. What returns on a stack
-/// that was left meanwhile is another matter.
+/// Programs that exchange stacks by themselves run as without the tracer, and all their calls are recorded. The test
+/// does not compare returns on a stack that was left meanwhile.
 #[test]
 fn stacks_that_programs_exchange_themselves() {
     let _turn = alone();
@@ -186,7 +187,7 @@ fn stacks_that_programs_exchange_themselves() {
     }
 }
 
-/// One way to build, one case.
+/// Records one case of the program, built in one way.
 fn one(
     case: &str,
     count: &str,
@@ -223,7 +224,7 @@ fn children_have_streams_of_their_own() {
         assert_ne!(child.pid, parents.pid);
         let expected = ["+child_work", "+leaf", "-leaf", "-child_work"];
         assert_eq!(as_log(&child.events, &functions), expected);
-        // What was open in the parent when it forked still is.
+        // Calls that were open in the parent when it forked are open in the child.
         assert_eq!(child.open.last().map(String::as_str), Some("forks"));
     }
 }
@@ -267,7 +268,7 @@ fn threads_end_in_all_ways() {
         assert!(stream.events.ends_with(&unwound), "{:?}", stream.events);
         assert!(stream.open.is_empty());
     }
-    // Cancelled ones may not have begun.
+    // Cancelled threads may not have begun.
     for stream in with("is_cancelled") {
         assert!(stream.open.is_empty(), "{:?}", stream.open);
     }
@@ -355,7 +356,7 @@ fn what_is_dropped_is_counted() {
     let _turn = alone();
     let program = or_skip!(hard("g++", "-O1", METHODS[0].1));
     let command = [program.to_str().unwrap(), "deep", "200000"];
-    // A recorder with a CPU of its own may keep up with all of a run; what it says has to be right in each.
+    // A recorder with a CPU of its own may keep up with all of a run. The counts have to be right in each run.
     let dropped = (0..20).any(|_| {
         let folder = tempfile::tempdir().unwrap();
         let (outcome, _) = trace(folder.path(), &command, everything(false), |spec| {
@@ -374,7 +375,7 @@ fn what_is_dropped_is_counted() {
             })
             .sum();
         let records = count(&stream.events, |event| !matches!(event, Event::Lost(_)));
-        // All in place: a thread says so when it ends, the first one when the process does.
+        // All losses are in place: a thread reports its own when it ends, the first thread when the process ends.
         assert_eq!(lost, outcome.ending.lost);
         assert_eq!(records as u64 + outcome.ending.lost, 2 * 200_001 + 2);
         lost > 0
@@ -400,7 +401,7 @@ fn the_last_part_can_be_kept_alone() {
         spec.memory = 1 << 20;
     });
     assert!(outcome.ending.discarded_chunks > 0, "{outcome:?}");
-    // Its own chunk comes on top of what waits.
+    // The thread's own chunk comes on top of the chunks that wait.
     assert!(outcome.ending.bytes <= (1 << 20) + (1 << 16), "{outcome:?}");
 }
 
@@ -490,8 +491,8 @@ fn library_calls_are_named() {
     }
 }
 
-/// Calls among functions' first instructions come from the functions, with all registers, whether the processor is told to
-/// return there or not.
+/// Calls among functions' first instructions come from the functions, with all registers, whether or not the processor
+/// is meant to return there.
 #[test]
 fn calls_among_first_instructions_come_from_their_functions() {
     const ROUNDS: usize = 5;
@@ -512,7 +513,7 @@ fn calls_among_first_instructions_come_from_their_functions() {
                 .flags(flags.into_iter().chain(["-fPIC"]));
             let program = or_skip!(program.build());
             let command = [program.to_str().unwrap(), &ROUNDS.to_string()];
-            // With rules there is something before the thunks.
+            // With rules, other code comes before the thunks.
             for rules in [&[] as &[_], &[(RuleOption::Depth, "9")]] {
                 let what = format!("{compiler} {flags:?} {rules:?}");
                 let plain = std::process::Command::new(command[0])

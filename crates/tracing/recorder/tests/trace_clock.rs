@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use traces::{METHODS, alone, built, everything, trace};
 
-/// The counter's line between two comparisons of the clocks is true to a microsecond, even if the system adjusts its own
-/// clock meanwhile.
+/// The tolerance in nanoseconds. The counter's line between two comparisons of the clocks is true to a microsecond,
+/// even if the system adjusts its own clock meanwhile.
 const SLACK: u64 = 2_000;
 
 /// Traces `trace-stamps` with these arguments, so many rounds, and returns how far the times of each call of `stamped`
@@ -34,7 +34,7 @@ fn deviations(
     });
     let what = format!("{clock:?} {command:?}");
     assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0), "{what}");
-    // Before, in and after each call.
+    // Each call has three stamps: before, in and after it.
     let stamps: Vec<u64> = output.lines().map(|line| line.parse().unwrap()).collect();
     let trace = Trace::open(&folder.path().join("trace")).unwrap();
     assert_eq!(trace.info().clock.source, clock.name());
@@ -55,7 +55,7 @@ fn deviations(
         }
     }
     assert_eq!(stamps.len(), 3 * rounds, "{what}");
-    // Nothing else is called as often.
+    // No other function is called as often.
     let calls = functions.values().find(|calls| calls.len() == rounds);
     let calls = calls.unwrap_or_else(|| panic!("{what}"));
     let outside =
@@ -87,7 +87,7 @@ fn times_are_those_of_the_systems_clock() {
     }
 }
 
-/// As a program does that waits most of the time: seconds are `DIOPTRA_SOAK_SECONDS`, one without it.
+/// Times do not drift in a program that waits most of the time. It runs for `DIOPTRA_SOAK_SECONDS` seconds, or for one.
 #[test]
 fn times_do_not_drift() {
     let _turn = alone();

@@ -1,5 +1,5 @@
-//! What a thread has counted of sampled functions is its own: children that are forked anywhere, in the middle of the
-//! tracer's hooks too, change nothing of it.
+//! Counts of sampled functions belong to the thread that counted. Children that are forked anywhere, also in the middle
+//! of the tracer's hooks, do not change their parent's counts.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -11,7 +11,8 @@ use dioptra_trace_recorder::{Choice, LibraryCalls, PatchPatterns, RuleSelector};
 use std::path::Path;
 use traces::{Event, alone, everything, read, trace};
 
-/// Of each stream, what it has counted of the only function that is sampled.
+/// Returns for each stream its number and the counts of the only function that is sampled: executions seen, and
+/// executions chosen.
 fn counts(folder: &Path) -> Vec<(u64, u64, u64)> {
     let journal = std::fs::read_to_string(folder.join("trace/journal.jsonl")).unwrap();
     let of_line = |line: &str| {
@@ -48,7 +49,7 @@ fn children_that_are_forked_anywhere_count_for_themselves() {
         ] {
             let what = format!("{flags:?} {rule} {option:?}");
             let mut patches = PatchPatterns::new(MatchStyle::Regex);
-            // Functions that call the tracer themselves are traced besides, unless they are left out first.
+            // Functions that call the tracer themselves are traced as well, unless they are left out first.
             patches.unpatch(".").unwrap();
             patches.patch("f").unwrap();
             let choice = Choice {

@@ -25,7 +25,7 @@ fn fibers(compiler: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// The program's output.
+/// The output of the program.
 #[derive(Debug)]
 struct Said {
     /// The line with the number of fibers that are right.
@@ -53,7 +53,8 @@ impl Said {
 /// The most bytes of a program's stack that the tracer may take, as docs/uftrace.md says.
 const MOST_STACK: f64 = 4096.0;
 
-/// Traces a case, built and patched in some ways: `allowed` is how much more memory each fiber may take than untraced, in KiB.
+/// Traces a case, built and patched in some ways: `allowed` is how much more memory each fiber may take than untraced,
+/// in KiB.
 fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], allowed: f64) {
     let _turn = alone();
     for (method, flags, plain) in METHODS {
@@ -87,7 +88,8 @@ fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], all
 }
 
 const ALL: &[&str] = &["patchable", "fentry", "mcount", "plain", "cygprof", "xray"];
-/// One method that replaces return addresses, and one that does not: the others differ at functions' beginnings only.
+/// One method that replaces return addresses, and one that does not. The other methods differ from these at functions'
+/// beginnings only.
 const MANY: &[&str] = &["plain", "cygprof"];
 
 #[test]
@@ -132,8 +134,8 @@ fn contexts_of_the_c_library() {
     runs_as_untraced(ALL, "deep", 4, &[], 4096.0);
 }
 
-/// Coroutines in the same memory whose stacks are copied, contexts in which the program writes whole signal sets, and stacks that
-/// can't be read while they are suspended.
+/// Coroutines in the same memory whose stacks are copied, contexts in which the program writes whole signal sets, and
+/// stacks that can't be read while they are suspended.
 #[test]
 fn contexts_that_share_a_stack_or_lose_their_mark() {
     for count in [4, 100] {
@@ -151,7 +153,8 @@ fn coroutines_that_are_left_for_good() {
     runs_as_untraced(MANY, "repeated", most(), &["64"], 0.0);
 }
 
-/// Exceptions pass functions that ended in jumps and whose entries have been copied: the caller's frame pointer is its own.
+/// Exceptions pass functions that ended in jumps and whose entries have been copied: the caller's frame pointer is its
+/// own.
 #[test]
 fn exceptions_through_copied_entries() {
     let _turn = alone();
@@ -169,8 +172,8 @@ fn exceptions_through_copied_entries() {
     assert_eq!(output, String::from_utf8(untraced.stdout).unwrap());
 }
 
-/// Handlers that interrupt hooks exchange stacks, and copied stacks are resumed more than once: recording ends, or shows less, but
-/// the programs come to their results.
+/// Handlers that interrupt hooks exchange stacks, and copied stacks are resumed more than once: recording ends, or
+/// shows less, but the programs come to their results.
 #[test]
 fn coroutines_that_are_preempted_and_continuations() {
     let _turn = alone();
@@ -207,7 +210,7 @@ fn stacks_made_by_a_handler() {
 fn calls_that_are_left_for_good() {
     runs_as_untraced(ALL, "jumps", 100, &[], 0.0);
     runs_as_untraced(ALL, "own_jumps", 100, &[], 0.0);
-    // More calls than the tracer keeps when it is told of the jumps that have left them.
+    // These are more calls than the tracer keeps open when it learns of the jumps that have left them.
     runs_as_untraced(MANY, "jumps", 10 * most(), &[], 0.0);
     runs_as_untraced(MANY, "own_jumps", most(), &[], 1.0);
 }

@@ -1,5 +1,5 @@
-//! What is left out while a program runs is what readers would leave out: under the same rules, a trace that was
-//! recorded with them shows the same as one of everything.
+//! Hooks leave out the same calls as readers: under the same rules, a trace that was recorded with them shows the same
+//! as a trace of everything.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -57,7 +57,8 @@ const RULES: &[&Texts<'static>] = &[
     ],
 ];
 
-/// What is shown of a thread's events: names and depths of calls. Of `chosen` functions only chosen executions are recorded.
+/// Returns the names and depths of the calls that are shown of a thread's events. Only chosen executions of `chosen`
+/// functions were recorded.
 fn shown<'n>(
     texts: &Texts<'_>,
     events: &[Event],
@@ -67,7 +68,7 @@ fn shown<'n>(
     replayed(texts, events, names, chosen).0
 }
 
-/// The same, and how many executions of sampled functions were counted and chosen.
+/// Returns the calls that are shown, and the numbers of executions of sampled functions that were counted and chosen.
 fn replayed<'n>(
     texts: &Texts<'_>,
     events: &[Event],
@@ -120,8 +121,8 @@ fn replayed<'n>(
     (shown, counts)
 }
 
-/// The events of the threads that called any of the functions, in the order in which they began; the program's output; and
-/// the functions that were sampled.
+/// Returns the events of the threads that called any of the functions, in the order in which they began; the program's
+/// output; and the functions that were sampled.
 fn record(
     command: &[&str],
     names: &[&str],
@@ -135,7 +136,7 @@ fn record(
     };
     let (outcome, output) = trace(folder, command, everything, |spec| {
         if let Some(texts) = texts {
-            // The program's own functions alone: not those of what the compiler links into each program.
+            // Only the program's own functions are traced, not those that the compiler links into each program.
             spec.selector = by_rules(Some(&names.join(";")), texts);
         }
     });
@@ -161,7 +162,7 @@ fn entries(threads: &[Vec<Event>]) -> usize {
     threads.iter().flatten().filter(is_entry).count()
 }
 
-/// What is shown of each thread is the same.
+/// Checks that the same calls are shown of each thread.
 fn compare(by_readers: &[Vec<(bool, &str, u32)>], by_both: &[Vec<(bool, &str, u32)>], what: &str) {
     for (readers, both) in by_readers.iter().zip(by_both) {
         let differs = readers.iter().zip(both).position(|(a, b)| a != b);
@@ -202,7 +203,7 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
             let (some, _, chosen) = record(&command, &TREES, Some(texts), folder.path());
             let what = format!("{level} {flags:?} {texts:?}");
             let none = BTreeSet::new();
-            // In all rounds, also behind jumps, it is called by `round_of`.
+            // In all rounds, also behind jumps, `round_of` calls `many`.
             let all_shown: Vec<_> = all
                 .iter()
                 .flat_map(|e| shown(&[], e, &TREES, &none))
@@ -238,7 +239,7 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
     }
 }
 
-/// Numbers without an order.
+/// A source of numbers without an order.
 struct Numbers(u64);
 
 impl Numbers {
@@ -257,7 +258,7 @@ impl Numbers {
         }
     }
 
-    /// Rules of which at least one samples.
+    /// Returns rules of which at least one samples.
     fn rules(&mut self) -> Vec<(RuleOption, String)> {
         let interval = 1 + self.below(6);
         let function = self.function();
@@ -287,7 +288,7 @@ impl Numbers {
     }
 }
 
-/// The sums of all threads' counts of these functions.
+/// Returns the sums of all threads' counts of these functions.
 fn sum(counts: impl Iterator<Item = Counts>, of: &BTreeSet<String>) -> Counts {
     let mut sums = Counts::new();
     for (name, (seen, shown)) in counts.flatten().filter(|(name, _)| of.contains(name)) {
@@ -401,7 +402,7 @@ fn short_calls_are_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let all = record(&command, &TREES, None, folder.path()).0;
     let folder = tempfile::tempdir().unwrap();
-    // No machine is so slow; what began in slow paths or was left by jumps stays.
+    // No machine is so slow. Calls that began in slow paths or were left by jumps stay.
     let some = record(&command, &TREES, Some(&[(Time, "1h")]), folder.path()).0;
     assert!(
         entries(&some) * 4 < entries(&all),
@@ -468,7 +469,7 @@ fn hard_control_flow_leaves_hidden_calls_too() {
                 let mut told: Vec<&str> = log.lines().collect();
                 let mut seen = as_log(&all, &names);
                 if flags.contains(&"-finstrument-functions") {
-                    // Functions that an exception leaves tell the tracer that they end.
+                    // Functions that an exception leaves report their end to the tracer.
                     told.retain(|line| line.starts_with('+'));
                     seen.retain(|line| line.starts_with('+'));
                 }
@@ -486,7 +487,8 @@ fn hard_control_flow_leaves_hidden_calls_too() {
     }
 }
 
-/// Functions whose frames grow end when they say so: they have neither the stack pointer nor the frame of their beginning.
+/// Functions whose frames grow end when they report their end: they have neither the stack pointer nor the frame of
+/// their beginning.
 #[test]
 fn frames_that_grow_are_left_when_their_functions_end() {
     const RULES: [&Texts<'static>; 5] = [
@@ -524,7 +526,7 @@ fn frames_that_grow_are_left_when_their_functions_end() {
     }
 }
 
-/// The events of these functions in the thread that called `case`.
+/// Returns the events of these functions in the thread that called `case`.
 fn traced(folder: &Path, case: &str, names: &[&str]) -> Vec<Event> {
     let trace = read(folder);
     let entry = Event::Entry(case.to_owned());

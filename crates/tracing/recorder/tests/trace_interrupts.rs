@@ -1,5 +1,5 @@
-//! Handlers of signals that interrupt calls anywhere, also in the middle of the tracer's hooks: all that they call is recorded,
-//! where it happened, and nothing else is disturbed.
+//! Handlers of signals that interrupt calls anywhere, also in the middle of the tracer's hooks: all that they call is
+//! recorded, where it happened, and nothing else is disturbed.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -8,10 +8,10 @@ mod traces;
 use dioptra_testprograms::{Language, Program, or_skip};
 use traces::{Event, METHODS, Stream, alone, by_rules, everything, read, trace};
 
-/// Some thousand rounds pass between two.
+/// The number of interrupts. Some thousand rounds pass between two.
 const INTERRUPTS: u64 = 150;
 
-/// A call with those in it, and whether it returned.
+/// A call, the calls in it, and whether it returned.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     name: String,
@@ -19,7 +19,7 @@ struct Call {
     returned: bool,
 }
 
-/// The calls of a stream, as a tree.
+/// Returns the calls of a stream, as a tree.
 fn tree(stream: &Stream) -> Vec<Call> {
     let mut open = vec![Vec::new()];
     let mut names = Vec::new();
@@ -46,7 +46,7 @@ fn tree(stream: &Stream) -> Vec<Call> {
     open.into_iter().flatten().collect()
 }
 
-/// Takes the handlers' calls out, and checks what is in them; how many there were.
+/// Takes the handlers' calls out, checks the calls in them, and returns their number.
 fn take_handlers(calls: &mut Vec<Call>, jumps: bool) -> u64 {
     let inner =
         |call: &Call| (call.name.as_str(), call.inside.len(), call.returned) == ("inner", 0, true);
@@ -79,7 +79,7 @@ fn find<'c>(calls: &'c [Call], name: &str) -> Option<&'c [Call]> {
     })
 }
 
-/// What a round is, as names with depths.
+/// Writes the calls of a round as names with depths.
 fn shape(call: &Call, depth: usize, text: &mut String) {
     text.push_str(&format!("{depth}{} ", call.name));
     call.inside
@@ -87,7 +87,7 @@ fn shape(call: &Call, depth: usize, text: &mut String) {
         .for_each(|call| shape(call, depth + 1, text));
 }
 
-/// A forked child does what is left of the handler and of the round, and returns from `rounds`.
+/// Checks that a forked child does the rest of the handler and of the round, and returns from `rounds`.
 fn goes_on(child: &Stream, what: &str) {
     let (mut begun, mut ended) = (Vec::new(), Vec::new());
     for event in &child.events {
@@ -97,7 +97,7 @@ fn goes_on(child: &Stream, what: &str) {
             _ => panic!("{what}: {event:?}"),
         }
     }
-    // It may have been forked before there was a round.
+    // The child may have been forked before there was a round.
     begun.retain(|name| !["handler", "quiet", "inner", "rounds"].contains(name));
     ended.retain(|name| !["handler", "quiet", "inner"].contains(name));
     let begins = ["round_of", "first", "second", "third", "first"];
@@ -152,7 +152,7 @@ fn handlers_are_recorded_wherever_they_interrupt() {
                 let mut calls = tree(stream);
                 let jumps = kind == "jump";
                 let handlers = take_handlers(&mut calls, jumps);
-                // Where functions are patched that no compiler prepared, `quiet` is among them.
+                // Where the tracer patches functions that no compiler prepared, `quiet` is among them.
                 if kind != "quiet" {
                     assert_eq!(handlers, said[1], "{what}: handlers");
                 }
@@ -177,7 +177,7 @@ fn handlers_are_recorded_wherever_they_interrupt() {
                         assert!(jumps && whole.starts_with(&text), "{what}: {text}");
                     }
                 }
-                // What is left before its hook has begun is no call.
+                // A function that is left before its hook has begun is not recorded as a call.
                 let hidden = said[0] - rounds.len() as u64;
                 assert!(
                     hidden <= left && left <= said[1] / 3,
@@ -189,7 +189,8 @@ fn handlers_are_recorded_wherever_they_interrupt() {
     }
 }
 
-/// What leaves a hook without a word, at any instruction, is noticed by the next hook, also if that is of an exit.
+/// A program may leave a hook at any instruction without a report. The next hook notices that, also the hook of an
+/// exit.
 #[test]
 fn calls_that_are_left_before_any_instruction_have_ends() {
     let _turn = alone();

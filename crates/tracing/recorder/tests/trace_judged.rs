@@ -1,5 +1,5 @@
-//! `sample=pNN` while a program runs: executions are judged at their ends as readers would judge them, and what is taken
-//! back leaves no trace.
+//! `sample=pNN` while a program runs: executions are judged at their ends as readers would judge them, and executions
+//! that are taken back leave no trace.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -55,8 +55,8 @@ fn record(
     (output, outcome.ending.marked)
 }
 
-/// Goes through what was recorded with nothing taken back; says of each execution that is judged whether it is to be
-/// discarded by its duration, and whether it was. Functions by id, with their percentiles.
+/// Goes through a trace of which nothing was taken back. Returns for each judged execution whether its duration
+/// discards it, and whether it was discarded. `percentiles` are those of the functions, by id.
 fn judgements(folder: &Path, percentiles: &HashMap<u32, u64>) -> Vec<(bool, bool)> {
     let trace = Trace::open(&folder.join("trace")).unwrap();
     let mut judgements = Vec::new();
@@ -107,7 +107,7 @@ fn judgements(folder: &Path, percentiles: &HashMap<u32, u64>) -> Vec<(bool, bool
     judgements
 }
 
-/// The ids of functions, as the journal's groups of sampled ones tell them.
+/// Returns the ids of functions with their percentiles, as the journal's groups of sampled functions list them.
 fn ids(folder: &Path, percentiles: &[(&str, u64)]) -> HashMap<u32, u64> {
     let trace = Trace::open(&folder.join("trace")).unwrap();
     let functions = trace.sampled().iter().flat_map(|group| {
@@ -127,7 +127,7 @@ fn ids(folder: &Path, percentiles: &[(&str, u64)]) -> HashMap<u32, u64> {
     functions
 }
 
-/// The executions of a function that are in no other one of it, each with what it called: in all threads, in order.
+/// Returns the outermost executions of a function, each with the calls in it: by thread, in order.
 fn executions(folder: &Path, name: &str) -> Vec<Vec<Vec<Event>>> {
     let streams = read(folder).streams.into_values();
     streams
@@ -185,7 +185,7 @@ fn executions_are_judged_as_readers_would_judge_them() {
             let seen: u64 = counted(marked.path()).values().map(|(seen, _)| *seen).sum();
             assert_eq!(seen, found.len() as u64, "{what}");
 
-            // Small chunks: what began in another one can't be taken back.
+            // With small chunks, executions that began in another chunk can't be taken back.
             for chunk in [64 << 10, 4096] {
                 let folder = tempfile::tempdir().unwrap();
                 let change = |spec: &mut TraceSpec| spec.chunk_size = chunk;
@@ -222,7 +222,7 @@ fn executions_are_judged_as_readers_would_judge_them() {
     );
 }
 
-/// What was taken back is missing as a whole, and nothing else is.
+/// Checks that executions that were taken back are missing as a whole, and that nothing else is missing.
 fn is_part(some: &[Vec<Vec<Event>>], all: &[Vec<Vec<Event>>], what: &str) {
     for stream in some {
         let fits = |whole: &&Vec<Vec<Event>>| {
@@ -235,7 +235,8 @@ fn is_part(some: &[Vec<Vec<Event>>], all: &[Vec<Vec<Event>>], what: &str) {
     }
 }
 
-/// The same calls, whatever was judged of those within, which those that were left by a jump do not tell.
+/// Returns whether the calls of an execution are found in another one in the same order. The ways in which inner
+/// executions ended are not compared, because executions that a jump left report no judgements.
 fn is_like(some: &[Event], all: &[Event]) -> bool {
     let call = |event: &Event| match event {
         Event::Entry(name) => (true, name.clone()),
@@ -248,7 +249,7 @@ fn is_like(some: &[Event], all: &[Event]) -> bool {
         .all(|event| all.any(|other| other == event))
 }
 
-/// Exceptions, jumps, coroutines, signals, forks, threads that end: executions are left in all ways.
+/// Exceptions, jumps, coroutines, signals, forks and ending threads leave executions in all ways.
 #[test]
 fn executions_that_are_left_are_judged_and_taken_back() {
     let _turn = alone();
@@ -284,7 +285,7 @@ fn executions_that_are_left_are_judged_and_taken_back() {
                         (spec.keep_judged, spec.chunk_size) = (keeps, chunk);
                     });
                     assert_eq!(same.len(), log.len(), "{case} {level} {function}");
-                    // Reading checks that what is open is what each chunk says.
+                    // Reading checks that the open calls are those that each chunk lists.
                     read(folder.path());
                 }
             }
@@ -332,8 +333,8 @@ fn judging_is_interrupted_anywhere() {
                     "{what}: {begun} begun, {seen} seen, {kept} kept, {shown} shown, {left} left"
                 );
                 assert!(kind == "jump" || left == 0, "{what}: {left} left");
-                // What is left before or after its records are written is judged by nobody; children judge what they
-                // are forked in if it had not quite begun.
+                // An execution that is left before or after its records are written is never judged. A child judges the
+                // execution in which it was forked if that had not quite begun.
                 let (hidden, forked) = match kind {
                     "jump" => (150 / 3, 0),
                     "fork" => (0, 150 / 3),
@@ -358,7 +359,8 @@ fn judging_is_interrupted_anywhere() {
     }
 }
 
-/// How many executions of `round_of` are shown, each with the calls that belong to it; and how many were left by a jump.
+/// Returns the number of executions of `round_of` that are shown, each with its calls, and the number of those that a
+/// jump left.
 fn rounds(events: &[Event], what: &str) -> (u64, u64) {
     let (mut shown, mut left) = (0, 0);
     let mut open: Vec<&str> = Vec::new();

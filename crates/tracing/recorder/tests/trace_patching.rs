@@ -9,10 +9,10 @@ use dioptra_trace_recorder::{Selector, TraceOutcome, TraceSpec};
 use std::path::{Path, PathBuf};
 use traces::{Event, METHODS, alone, by_rules, everything, read, trace};
 
-/// The number of times that threads and the tracer meet: before threads were stopped, 5 to 70 of 100 runs went wrong.
+/// The number of times that threads and the tracer meet. Before threads were stopped, 5 to 70 of 100 runs went wrong.
 const RUNS: usize = 20;
 
-/// Builds a program, linked with a library that is built of the same source with `define`.
+/// Builds a program, linked with a library that is built from the same source with `define`.
 fn linked(name: &str, define: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
     let library = library(name, define, flags)?;
     let folder = library.parent().unwrap().to_str().unwrap();
@@ -36,7 +36,7 @@ fn library(name: &str, define: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// Returns a selector of a library's functions: those that a compiler has prepared, or all.
+/// Returns a selector of a library's functions: the functions that a compiler has prepared, or all.
 fn functions_of(name: &str, is_plain: bool) -> Box<dyn Selector> {
     match is_plain {
         true => by_rules(Some(&format!(".@lib{name}.so")), &[]),
@@ -189,7 +189,7 @@ fn system_calls_that_wait_are_not_interrupted() {
     }
 }
 
-/// strace has the threads, so nobody else can stop them: patches of one instruction are written, and no others.
+/// strace has the threads, so nobody else can stop them. Only patches of one instruction are written.
 #[test]
 fn threads_of_another_tracer_run_on() {
     let _turn = alone();

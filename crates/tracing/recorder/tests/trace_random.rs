@@ -1,8 +1,8 @@
-//! Random trees of calls, with exceptions, jumps, signals, threads, coroutines and processes: the trace of the program that
-//! executes them says what its own log says.
+//! Random trees of calls, with exceptions, jumps, signals, threads, coroutines and processes: the trace of the program
+//! that executes them says what its own log says.
 //!
-//! Some hundred trees are executed in each run of the tests. `cargo xtask soak` lets them be as many as are wanted, of
-//! other seeds; what fails then is made smaller, printed, and belongs into [`REGRESSIONS`] once it is mended.
+//! Each run of the tests executes some hundred trees. `cargo xtask soak` executes as many as are wanted, from other
+//! seeds. A failing list is made smaller and printed, and belongs into [`REGRESSIONS`] once the cause is mended.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -20,9 +20,9 @@ use std::time::Duration;
 use traces::trees::{self, Tree};
 use traces::{Event, METHODS, Stream, Trace, alone, everything, read_counting, trace};
 
-/// How many trees a run of the tests executes with each way to build the program.
+/// The number of trees that a run of the tests executes with each way to build the program.
 const TREES: u64 = 200;
-/// How many trees a run of the program executes.
+/// The number of trees that a run of the program executes.
 const TOGETHER: usize = 100;
 
 /// Trees that once failed.
@@ -39,7 +39,7 @@ const REGRESSIONS: &[&str] = &[
     "tryb(throwb : f57 deep1(f57(f27)))",
     // Variable arguments, with mcount behind a branch.
     "f21",
-    // A thread of a forked child is in the midst of calls when the thread that forked calls for the first time.
+    // A thread of a forked child is in the middle of calls when the thread that forked calls for the first time.
     "fork(thread(loop4000(f1(f2))) loop30000 f1(f3)) fork(thread(loop4000(f1(f2))) loop100000 f1(f3)) fork(thread(loop4000(f1(f2))) loop200000 f1(f3)) fork(thread(loop4000(f1(f2))) loop400000 f1(f3))",
 ];
 
@@ -84,7 +84,7 @@ impl Way {
             .build()
     }
 
-    /// Executes lines and compares; says what differs.
+    /// Executes lines and compares the trace with the log. The error says how they differ.
     fn check(&self, program: &Path, lines: &[String]) -> Result<(), String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let file = folder.path().join("trees");
@@ -131,16 +131,16 @@ impl Way {
     }
 }
 
-/// What is compared. Compilers differ in what functions that say themselves when they begin and end do when an exception
-/// leaves them: gcc's say that they end, as if they returned, and clang's say nothing, so that it shows only when a
-/// function returns that is further out.
+/// The parts of a log that are compared. Compilers differ in functions that report their own beginnings and ends when
+/// an exception leaves them. gcc's functions report an end, as if they returned. clang's report nothing, so that it
+/// shows only when a function further out returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
-    /// Which functions are entered, how deep, and which return.
+    /// The functions that are entered, their depths, and the functions that return.
     All,
-    /// Which are entered, and how deep.
+    /// The functions that are entered, and their depths.
     Depths,
-    /// Which are entered.
+    /// The functions that are entered.
     Names,
 }
 
@@ -199,7 +199,7 @@ fn same(log: &str, trace: &Trace, names: &HashSet<&str>, detail: Detail) -> Resu
     Err(text)
 }
 
-/// Executes lists of trees in runs; a failure is made as small as it gets, and told.
+/// Executes lists of trees in runs. A failing list is made as small as possible for the error.
 fn all_same(way: &Way, program: &Path, lists: &[Vec<Tree>]) -> Result<(), String> {
     for lists in lists.chunks(TOGETHER) {
         let lines: Vec<String> = lists.iter().map(|list| trees::text(list)).collect();
@@ -218,14 +218,15 @@ fn all_same(way: &Way, program: &Path, lists: &[Vec<Tree>]) -> Result<(), String
     Ok(())
 }
 
-/// What a program is killed in: threads that call, throw, jump, handle signals and change stacks without end.
+/// The trees in which a program is killed: threads that call, throw, jump, handle signals and change stacks without
+/// end.
 const ENDLESS: &str = "\
     thread(loop1000000(f0(f1 f2(f3)) try(f2(throw) : f4) set(f5(jump)) deep5(f6))) \
     thread(loop1000000(co(f1 yield f2) resume sig(f3(f4)))) \
     thread(loop1000000(f1(f2(f3(f4(f5)))))) \
     loop1000000(f7 f3(f5) alt(f6 f1))";
 
-/// The logs that a killed program has left, by thread.
+/// Returns the logs that a killed program has left, by thread.
 fn kept_logs(file: &Path) -> Vec<(u32, Vec<String>)> {
     const ROOM: usize = 1 << 20;
     let file = fs::File::open(file).expect("logs");
@@ -245,8 +246,8 @@ fn kept_logs(file: &Path) -> Vec<(u32, Vec<String>)> {
     logs
 }
 
-/// What is lost of a killed program is at most what it was doing: a call has begun before the program says so, and ends after
-/// it has said so.
+/// A killed program loses at most its last event: a call begins before the program logs its beginning, and ends after
+/// the program has logged its end.
 #[test]
 fn killed_programs_lose_nothing() {
     let _turn = alone();
@@ -300,12 +301,13 @@ fn killed_programs_lose_nothing() {
                 })
                 .filter(|line| is_wanted(line))
                 .collect();
-            // What was open on other stacks when the kept part begins is not known, so that its ends are none.
+            // The trace does not know which calls were open on other stacks when the kept part begins, so their ends
+            // are missing.
             let found = match ring {
                 true => &found[found.len().min(200)..],
                 false => &found,
             };
-            // The last event of either may be missing in the other.
+            // The last event of the log may be missing in the trace, or that of the trace in the log.
             let fits = |found: &[String], log: &[&str]| match ring {
                 true => log.len() >= found.len() && log[log.len() - found.len()..].iter().eq(found),
                 false => log.iter().eq(found),
@@ -327,7 +329,7 @@ fn killed_programs_lose_nothing() {
     }
 }
 
-/// The function that a line of a log tells of.
+/// Returns the name of the function in a line of a log.
 fn name_of(line: &str) -> &str {
     line[1..].split(' ').next().unwrap_or_default()
 }
@@ -338,7 +340,7 @@ fn traces_are_what_programs_say() {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().expect("a number"));
     let count = number("DIOPTRA_SOAK_TREES").unwrap_or(TREES);
     let mut seed = number("DIOPTRA_SOAK_SEED").unwrap_or(1);
-    // Each way has trees of its own where there are many; all have the same few.
+    // In a soak, each way has trees of its own. In the tests, all ways have the same few.
     let is_soak = count > TREES;
     let only = std::env::var("DIOPTRA_SOAK_ONLY").unwrap_or_default();
     let mut ways = ways();

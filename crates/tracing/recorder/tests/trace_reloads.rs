@@ -1,4 +1,5 @@
-//! Programs that load many libraries, and load them again and again: each call is recorded, and nothing grows with their number.
+//! Programs that load many libraries, and load them again and again: each call is recorded, and nothing grows with
+//! their number.
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use traces::{Event, alone, everything, read, trace};
 
-/// The flags with which libraries are prepared: in their functions, or for them.
+/// The flags with which libraries are prepared.
 const KINDS: [&[&str]; 3] = [
     &["-finstrument-functions"],
     &["-pg"],
@@ -29,7 +30,7 @@ fn program(flags: &[&str]) -> Result<String, Skip> {
     Ok(path.to_str().expect("a path of ours").to_owned())
 }
 
-/// Returns so many copies of the library: files of their own are modules of their own.
+/// Returns so many copies of the library. Each is a file of its own, and so a module of its own.
 fn libraries(folder: &Path, flags: &[&str], count: usize) -> Result<Vec<String>, Skip> {
     let library = Program::new(Language::C, "trace-reloads")
         .no_flags()
@@ -45,8 +46,8 @@ fn libraries(folder: &Path, flags: &[&str], count: usize) -> Result<Vec<String>,
     Ok((0..count).map(copy).collect())
 }
 
-/// Records the program with these libraries. Returns its output, and how many calls of `plugged` and of `inner` were
-/// recorded.
+/// Records the program with these libraries. Returns its output, the numbers of calls of `plugged` and of `inner` that
+/// were recorded, and the notes.
 fn record(
     folder: &TempDir,
     program: &str,
@@ -81,7 +82,7 @@ fn eighty_libraries_stay_loaded() {
         let ([calls, growth], recorded, notes) =
             record(&folder, &program, ["open", "1"], &libraries);
         assert_eq!((calls, recorded), (80, [80; 2]), "{flags:?}: {notes:?}");
-        // A thread's shadow stack takes 40 MiB of it.
+        // A thread's shadow stack takes 40 MiB of the address space.
         assert!(growth < (40 << 10) + GROWTH, "{flags:?}: {growth} KiB");
     }
 }
@@ -136,7 +137,7 @@ fn a_timer_interrupts_all_system_calls() {
         .build();
     let timer = or_skip!(timer);
     let timer = timer.to_str().expect("a path of ours");
-    // Its constructor runs before that of the runtime.
+    // The library's constructor runs before that of the runtime.
     let program = or_skip!(program(&["-Wl,--no-as-needed", timer]));
     for flags in KINDS {
         let folder = tempfile::tempdir().unwrap();

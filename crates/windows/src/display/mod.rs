@@ -22,7 +22,7 @@ pub use rows::WindowRows;
 use crate::collect::CollectedWindows;
 use crate::estimate::Trust;
 use dioptra_report::{Input, MetricColumns, adjusted, profile_facts};
-use dioptra_tables::{Direction, Facts, Severity, Table};
+use dioptra_tables::{Direction, Facts, Remedy, Severity, Table};
 use measure::{Measured, MeasuredRow, MetricValue, TrustShares};
 use rows::Rows;
 use serde_json::json;
@@ -229,16 +229,16 @@ fn tell_trust(
     let is_of_task = options.by.is_of_task();
     let hint = match proposals.as_slice() {
         _ if is_of_task || unreliable + none < 0.5 => String::new(),
-        [] => ". Most is in rows that run shorter than windows; --by thread and --by process keep every window".to_owned(),
+        [] => ". Most is in rows that run shorter than windows; by thread and by process every window is kept".to_owned(),
         proposals => {
             let list: Vec<String> = proposals
                 .iter()
                 .map(|(by, of)| {
-                    format!("--by {by} has {:.1}% in rows of high trust, {:.1}% low", 100.0 * of.high, 100.0 * of.low)
+                    format!("by {by}, {:.1}% is in rows of high trust, {:.1}% low", 100.0 * of.high, 100.0 * of.low)
                 })
                 .collect();
             format!(
-                ". Most is in rows that run shorter than windows: {}; --by thread and --by process keep every window",
+                ". Most is in rows that run shorter than windows: {}; by thread and by process every window is kept",
                 list.join(", ")
             )
         }
@@ -259,12 +259,18 @@ fn tell_trust(
         ),
         json!({"high": high, "low": low, "unreliable": unreliable, "none": none, "proposals": proposed}),
     );
+    if !hint.is_empty() {
+        let proposed = proposals.iter().map(|(by, _)| *by);
+        for by in proposed.chain(["thread", "process"]) {
+            facts.propose(Remedy::ShowBy(by.to_owned()));
+        }
+    }
 }
 
 /// The additional share of time that other rows must have in high or low trust to be proposed.
 const WORTH_PROPOSING: f64 = 0.1;
 
-/// Returns other rows in which more of the time can be trusted, by the name that `--by` has for them, the best first.
+/// Returns other rows in which more of the time can be trusted, by their names, the best first.
 fn proposals(
     input: &WindowInput<'_>,
     options: &WindowOptions<'_>,

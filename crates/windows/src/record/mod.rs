@@ -35,10 +35,10 @@ const TASK_CLOCK: u64 = 1;
 #[non_exhaustive]
 pub enum WindowRecordError {
     /// The source failed.
-    #[error("--windows: {0}")]
+    #[error("windows: {0}")]
     Source(#[from] WindowError),
     /// The file beside the recording, which keeps bursts until the end, cannot be created.
-    #[error("creating {}: {source}; give another file with -o", .path.display())]
+    #[error("creating {}: {source}", .path.display())]
     SideFile {
         /// The file.
         path: PathBuf,

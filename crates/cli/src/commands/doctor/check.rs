@@ -3,20 +3,20 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// How well something works.
+/// The extent to which a checked thing works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Fully.
+    /// Works fully.
     Ok,
-    /// In part, or slower.
+    /// Works in part, or slower.
     Limited,
-    /// Not at all.
+    /// Does not work.
     Missing,
 }
 
 impl Status {
-    /// The word in text, as in JSON.
+    /// Returns the status as one word, the same in text and in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Status::Ok => "ok",
@@ -29,24 +29,24 @@ impl Status {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// Short and stable, for programs.
+    /// A short and stable id, for programs.
     pub id: &'static str,
-    /// For people.
+    /// The name shown to people.
     pub name: &'static str,
-    /// How well it works.
+    /// The extent to which the checked thing works.
     pub status: Status,
-    /// What was found.
+    /// The text of the finding.
     pub found: String,
-    /// The same for programs, where there is a number, a list or the like.
+    /// The finding for programs, such as a number or a list; null if there is only text.
     pub value: Value,
-    /// What does not work because of it.
+    /// The consequence: features that do not work because of this finding.
     pub cost: Option<String>,
-    /// What to type or do.
+    /// The command or step that mends it.
     pub remedy: Option<String>,
 }
 
 impl Check {
-    /// Something that works.
+    /// Makes the finding of something that works.
     pub fn ok(id: &'static str, name: &'static str, found: impl Into<String>) -> Check {
         Check {
             id,
@@ -59,20 +59,20 @@ impl Check {
         }
     }
 
-    /// The same, but limited or missing, with what that costs.
+    /// Sets a worse status, and the consequence of it.
     pub fn but(mut self, status: Status, cost: impl Into<String>) -> Check {
         self.status = status;
         self.cost = Some(cost.into());
         self
     }
 
-    /// The same with a remedy.
+    /// Adds a remedy.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Check {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// The same with a value for programs.
+    /// Adds a value for programs.
     pub fn value(mut self, value: impl Into<Value>) -> Check {
         self.value = value.into();
         self

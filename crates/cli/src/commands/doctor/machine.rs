@@ -1,4 +1,4 @@
-//! What the kernel's settings, the user's limits and the installed files allow.
+//! Findings about the kernel's settings, the user's limits and the installed files.
 
 use super::check::{Check, Status};
 use super::sampling::Sampling;
@@ -10,10 +10,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where separate debug files lie.
+/// The folder of separate debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// The kernel and the machine.
+/// Returns the finding about the kernel and the machine.
 pub fn kernel() -> Check {
     let machine = Machine::running();
     let cpu = machine.cpu_description.as_deref().unwrap_or("unknown CPU");
@@ -24,7 +24,7 @@ pub fn kernel() -> Check {
     Check::ok("kernel", "kernel", found).value(machine.os_release)
 }
 
-/// All other findings.
+/// Returns all other findings about the machine.
 pub fn checks(sampling: &Sampling) -> Vec<Check> {
     let all = [
         Some(capabilities()),
@@ -44,7 +44,7 @@ pub fn checks(sampling: &Sampling) -> Vec<Check> {
     all.into_iter().flatten().collect()
 }
 
-/// Capabilities that matter here, by their bits.
+/// Capabilities that matter here, by their bit numbers.
 const CAPABILITIES: [(u32, &str); 6] = [
     (14, "ipc_lock"),
     (19, "sys_ptrace"),
@@ -161,7 +161,7 @@ fn rings() -> Check {
     let check = Check::ok("ring_memory", "ring buffers", found).value(mlock);
     let privileged = fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| effective_capabilities(&status).contains(&"ipc_lock"));
-    // One page more than the data, and 512 KiB of data is what a session asks for.
+    // A ring buffer has one page more than its data, and a session asks for 512 KiB of data.
     let enough =
         mlock.is_none_or(|kb| kb >= 516) || locked.is_some_and(|(soft, _)| soft >= 528_384 * cpus);
     if privileged || enough {
@@ -176,7 +176,7 @@ fn rings() -> Check {
 }
 
 fn descriptors() -> Option<Check> {
-    /// Threads times CPUs times events of a larger program.
+    /// The number of descriptors that a larger program needs: threads times CPUs times events.
     const COMFORTABLE: u64 = 16_384;
     let (soft, hard) = limits::descriptors()?;
     let check = Check::ok(

@@ -1,36 +1,36 @@
-//! What can be sampled, found out by opening events.
+//! Findings about sampling, from events that were opened on trial.
 
 use super::check::{Check, Status};
 use dioptra_perfevents::{Capabilities, OpenError, Refusal, limits};
 
-/// How the capability is given to a program.
+/// The remedy that gives a program the needed capabilities.
 const GRANT: &str = "run as root, or sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog+ep \"$(command -v dioptra)\"";
 
 /// The events that this process may open.
 pub struct Sampling(Capabilities);
 
 impl Sampling {
-    /// Tries everything.
+    /// Opens each kind of event on trial.
     pub fn probe() -> Sampling {
         Sampling(Capabilities::probe())
     }
 
-    /// Whether the least works: the user space of an own process.
+    /// Returns whether the minimum works: sampling the user space of an own process.
     pub fn works(&self) -> bool {
         self.0.sample_user.is_ok()
     }
 
-    /// Whether the machine has counters that sample.
+    /// Returns whether the machine has hardware counters that can sample.
     pub fn has_cycles(&self) -> bool {
         self.0.hardware.is_ok()
     }
 
-    /// Whether the kernel can be sampled.
+    /// Returns whether the kernel can be sampled.
     pub fn sees_kernel(&self) -> bool {
         self.0.sample_kernel.is_ok()
     }
 
-    /// The findings.
+    /// Returns the findings about sampling.
     pub fn checks(&self) -> Vec<Check> {
         let mut checks = vec![self.call(), self.paranoid(), self.user_check()];
         if self.works() {
@@ -59,7 +59,7 @@ impl Sampling {
         }
     }
 
-    /// Whether the kernel's own rules and the user's rights were never asked.
+    /// Returns whether the call was refused before the kernel checked its own rules and the user's rights.
     fn never_asked(&self) -> bool {
         let refusal = self
             .0

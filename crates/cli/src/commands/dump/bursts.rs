@@ -1,4 +1,4 @@
-//! Bursts of windows, which stand in a section of the file, among the records of their time.
+//! Bursts of windows: the file has them in a section; `dump` shows them among the records of their time.
 
 use super::{Sink, Value};
 use dioptra_windows::section::{Burst, BurstOutcome, WindowsSection};
@@ -10,7 +10,7 @@ pub const BURST: &str = "BURST";
 /// The bursts that are not shown yet.
 pub struct Bursts<'d> {
     bursts: &'d [Burst],
-    /// By the time at which they were armed, the latest first.
+    /// Indices by the time at which the bursts were armed, the latest first.
     order: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What a record holds, field by field.
+//! The fields of each type of record.
 
 use super::registers::Machine;
 use super::{Link, Sink, Value};
@@ -10,10 +10,10 @@ use dioptra_perfevents::record::{
 use dioptra_perfevents::{ByteOrder, Cursor, U64s};
 use std::io;
 
-/// Entries of a chain from here on are no addresses but marks (`PERF_CONTEXT_MAX`).
+/// The smallest context mark: chain entries from here on are marks, not addresses (`PERF_CONTEXT_MAX`).
 const FIRST_MARK: u64 = -4095_i64 as u64;
 
-/// Takes the records of one recording apart.
+/// Splits the records of one recording into fields.
 pub struct Fields<'a> {
     data: &'a PerfData,
     machine: Machine,
@@ -247,13 +247,13 @@ impl<'a> Fields<'a> {
                 sink.field("hardware_id", Value::Number(*id))?;
                 ids
             }
-            // Samples are no sideband, and unknown records went elsewhere.
+            // Samples are no sideband records, and `file_record` shows unknown ones.
             _ => return Ok(()),
         };
         sample_ids(ids, sink)
     }
 
-    /// Records of perf's own, and those that nobody knows: their bytes, where they have no fields that are known.
+    /// Hands over the fields of perf's own record types. Unknown types are shown as bytes.
     fn file_record(&self, record: &FileRecord<'_>, sink: &mut impl Sink) -> io::Result<()> {
         let mut at = Cursor::new(record.raw.body, self.data.byte_order());
         let names: &[&'static str] = match record.raw.kind {
@@ -294,7 +294,7 @@ fn task_ids(sink: &mut impl Sink, pid: u32, tid: u32) -> io::Result<()> {
     sink.field("tid", Value::Task(tid))
 }
 
-/// Who, when and where a record was written; the time stands at its beginning already.
+/// Adds the thread, time and CPU that wrote a record; the record's time is already its first field.
 fn sample_ids(ids: &SampleId, sink: &mut impl Sink) -> io::Result<()> {
     for (name, task) in [("by_pid", ids.pid), ("by_tid", ids.tid)] {
         optional(sink, name, task.map(Value::Task))?;
@@ -388,8 +388,8 @@ fn links(chain: &U64s<'_>) -> Vec<Link> {
         .collect()
 }
 
-/// `width` bits of a word of bit fields, from the field that a compiler places at `at`: compilers start at the lowest
-/// bit on machines of little endian and at the highest on others.
+/// Returns `width` bits of a word of bit fields, from the field that a compiler places at `at`. Compilers start at the
+/// lowest bit on little-endian machines and at the highest bit on big-endian ones.
 fn bits(order: ByteOrder, word: u64, at: u32, width: u32) -> u64 {
     let shift = match order {
         ByteOrder::Little => at,

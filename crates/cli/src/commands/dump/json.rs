@@ -1,9 +1,9 @@
-//! Records as JSON: an object for each, one a line.
+//! Records as JSON: one object a line for each record.
 //!
-//! Addresses are hexadecimal text, since the numbers of many JSON readers are too short for them; opaque bytes are
+//! Addresses are hexadecimal text, because many JSON readers' numbers are too short for them. Opaque bytes are
 //! hexadecimal digits.
 
-use super::{Link, Place, Sink, Value};
+use super::{Link, RecordPosition, Sink, Value};
 use std::io::{self, Write};
 
 pub struct Json<W: Write> {
@@ -81,7 +81,7 @@ impl<W: Write> Json<W> {
 }
 
 impl<W: Write> Sink for Json<W> {
-    fn begin(&mut self, (time, offset): Place, kind: &str) -> io::Result<()> {
+    fn begin(&mut self, (time, offset): RecordPosition, kind: &str) -> io::Result<()> {
         match offset {
             Some(offset) => write!(self.out, "{{\"offset\":{offset},\"type\":")?,
             None => write!(self.out, "{{\"offset\":null,\"type\":")?,

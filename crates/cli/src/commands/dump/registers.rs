@@ -17,7 +17,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// The machine by the name that `uname -m` gives it.
+    /// Returns the machine of a name that `uname -m` prints.
     pub fn of_name(name: &str) -> Machine {
         match name {
             "x86_64" | "i386" | "i486" | "i586" | "i686" => Machine::X86,
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// The registers of a sample with their names, in the order of their numbers.
+    /// Returns a sample's registers with their names, in the order of their numbers.
     pub fn named(self, registers: &Registers<'_>) -> Vec<(String, u64)> {
         (0..64)
             .filter_map(|number| Some((self.register(number), registers.get(number)?)))

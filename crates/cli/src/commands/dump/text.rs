@@ -1,15 +1,15 @@
-//! Records as text: a line each, with indented lines below it for what has many parts.
+//! Records as text: a line for each, and indented lines below it for fields that have many parts.
 
-use super::{Link, Place, Sink, Value};
+use super::{Link, RecordPosition, Sink, Value};
 use dioptra_tables::escape;
 use std::io::{self, Write};
 
-/// How many opaque bytes are shown; their number is always told.
+/// The number of opaque bytes shown at most; their length is always shown.
 const BYTES_SHOWN: usize = 64;
 
 pub struct Text<W: Write> {
     out: W,
-    /// Lines that come after the record's own.
+    /// Indented lines that follow the record's own line.
     below: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl<W: Write> Text<W> {
 }
 
 impl<W: Write> Sink for Text<W> {
-    fn begin(&mut self, (time, offset): Place, kind: &str) -> io::Result<()> {
+    fn begin(&mut self, (time, offset): RecordPosition, kind: &str) -> io::Result<()> {
         match time {
             Some(time) => write!(
                 self.out,
@@ -89,7 +89,7 @@ impl<W: Write> Sink for Text<W> {
     }
 }
 
-/// Writes a value of one part.
+/// Writes a value that has only one part.
 fn write_simple(out: &mut impl Write, value: &Value<'_>) -> io::Result<()> {
     match value {
         Value::Number(number) => write!(out, "{number}"),

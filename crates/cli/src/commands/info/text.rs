@@ -55,7 +55,7 @@ pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Resu
 fn print_file(out: &mut impl Write, info: &Info) -> io::Result<()> {
     let file = &info.file;
     let compression = file.compression.as_ref().map_or_else(String::new, |how| {
-        // A pipe's header is written before anybody knows.
+        // A pipe's header is written before the ratio is known.
         let ratio = match how.ratio {
             0 | 1 => String::new(),
             ratio => format!(", {ratio} times smaller"),
@@ -202,7 +202,7 @@ fn print_records(out: &mut impl Write, info: &Info) -> io::Result<()> {
     for (name, count) in &info.records {
         writeln!(out, "{count:>14}  {name}")?;
     }
-    // Always told, also when nothing was lost: that is what one looks here for.
+    // Zeros are shown too: the reader looks here to see that nothing was lost.
     field(out, "lost records", &info.lost.to_string())?;
     field(out, "lost samples", &info.lost_samples.to_string())?;
     field(out, "throttled", &info.throttled.to_string())?;
@@ -256,7 +256,7 @@ fn seconds(nanoseconds: u64) -> String {
     )
 }
 
-/// The words, quoted where a shell would split them; of a long line the beginning.
+/// Joins the words, quoted where a shell would split them. Cuts a long line after its beginning.
 fn shown_command(words: &[String]) -> String {
     /// Some lines of a terminal: a linker is called with thousands of words.
     const LETTERS: usize = 500;

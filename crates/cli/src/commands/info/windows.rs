@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 pub struct Windows {
     pub source: String,
     pub findings: Vec<String>,
-    /// The reason why a better source did not make the windows.
+    /// The reason why a better source could not make the windows.
     pub instead: Option<String>,
-    /// As `--windows` reads it.
+    /// The schedule, in the form that `--windows` reads.
     pub schedule: Option<String>,
     /// `[period_long, period_short, period_jitter, batch_count]`.
     pub schedule_numbers: Option<[u64; 4]>,
@@ -38,7 +38,7 @@ pub struct Group {
 pub struct Total {
     pub event: String,
     pub value: u64,
-    /// Nanoseconds.
+    /// The time in nanoseconds.
     pub enabled: u64,
     pub running: u64,
 }

@@ -1,11 +1,11 @@
-//! `dioptra list cpus`: for which CPUs there are metrics.
+//! `dioptra list cpus`: the CPUs for which there are metrics.
 
-use super::Shape;
+use crate::exit::Exit;
+use crate::formats::TableFormat;
 use crate::metric_sets::MetricSets;
 use dioptra_metrics::{CpuId, builtin};
 use dioptra_tables::{Cell, Column, ColumnKind, Severity, Table, Unit};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -19,12 +19,12 @@ pub struct Cpus {
     /// variable DIOPTRA_PMU_DATA
     #[arg(long, value_name = "DIR")]
     pmu_data: Option<PathBuf>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    format: TableFormat,
 }
 
-pub fn run(arguments: &Cpus) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Cpus) -> anyhow::Result<Exit> {
     let sets = MetricSets::for_this_machine(arguments.pmu_data.as_deref())?;
     super::write(&mut table(&sets)?, arguments.format)
 }
@@ -60,7 +60,7 @@ fn table(sets: &MetricSets) -> anyhow::Result<Table> {
                 Cell::name(cpu.name.as_str()),
                 here(&cpu.patterns),
                 Cell::name("its maker"),
-                // Known when the set is used: there may be many large files.
+                // Counts are known only when the set is loaded, and the files may be many and large.
                 Cell::Empty,
                 Cell::Empty,
                 Cell::Empty,

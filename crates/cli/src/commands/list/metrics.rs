@@ -1,7 +1,8 @@
 //! `dioptra list metrics`: the derived columns of a CPU's sets, and whether this machine can record what they need.
 
-use super::Shape;
 use crate::commands::record::metrics::Recordable;
+use crate::exit::Exit;
+use crate::formats::TableFormat;
 use crate::metric_sets::MetricSets;
 use anyhow::bail;
 use dioptra_metrics::{ColumnKind as MetricKind, Environment, MetricSet};
@@ -10,7 +11,6 @@ use dioptra_tables::{Cell, Column, ColumnKind, Severity, Table, Unit};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -25,19 +25,19 @@ pub struct Metrics {
     /// Only metrics with this in their name, group or description
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
-    /// Of this CPU: a name of `dioptra list cpus`, an id such as GenuineIntel-6-8F, or a metric file
+    /// The metrics of this CPU: a name of `dioptra list cpus`, an id such as GenuineIntel-6-8F, or a metric file
     #[arg(long, value_name = "CPU")]
     cpu: Option<String>,
     /// Folder of metrics and events as CPU makers publish them (Intel's perfmon, Arm's telemetry-solution); so does the
     /// variable DIOPTRA_PMU_DATA
     #[arg(long, value_name = "DIR")]
     pmu_data: Option<PathBuf>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    format: TableFormat,
 }
 
-pub fn run(arguments: &Metrics) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Metrics) -> anyhow::Result<Exit> {
     let sets = MetricSets::for_this_machine(arguments.pmu_data.as_deref())?;
     let listed = match &arguments.cpu {
         None => sets.of_this_cpu()?,
@@ -75,15 +75,15 @@ struct List {
     table: Table,
     filter: Option<String>,
     for_people: bool,
-    /// Nothing is said of a machine for whose CPU the sets may not be.
+    /// The events that this machine can record. `None` with `--cpu`, whose sets may be for another machine.
     recordable: Option<Recordable>,
-    /// Events that cannot be recorded, by reason.
+    /// Events that cannot be recorded, by the reason.
     refused: BTreeMap<String, Vec<String>>,
 }
 
 impl List {
     fn new(arguments: &Metrics) -> List {
-        let for_people = arguments.format == Shape::Text;
+        let for_people = arguments.format == TableFormat::Text;
         let name = |id: &str, name: &str| Column::new(id, name, ColumnKind::Name, Unit::None);
         let mut columns = vec![
             name("set", "set"),
@@ -101,7 +101,7 @@ impl List {
                 name("description", "description"),
             ]);
         }
-        // A text's tree is indented in its last column.
+        // Text indents its tree in the last column.
         columns.push(name("metric", "metric"));
         List {
             table: Table::new(columns),
@@ -144,7 +144,7 @@ impl List {
                 continue;
             }
             let of = &bound.columns()[index];
-            // Constants of the machine are known to a report, not here.
+            // A report knows the machine's constants; this list does not.
             let lacks: Vec<&str> = of
                 .missing
                 .iter()

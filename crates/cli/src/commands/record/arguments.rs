@@ -1,6 +1,8 @@
 //! Arguments of `dioptra record`, and the recording they ask for.
 
-use dioptra_perfevents::{CpuSet, limits};
+use crate::exit::Exit;
+use crate::remedies::with_remedy;
+use dioptra_perfevents::{CpuSet, SyntaxCause, limits};
 use dioptra_recorder::sample_options::{
     BranchFilter, CallGraph, DEFAULT_FREQUENCY, Rate, SampleOptions,
 };
@@ -158,7 +160,7 @@ pub struct Arguments {
 pub enum ArgumentError {
     #[error("nothing to record; give a command, or -a, -p PID, -t TID, -C CPUS or --cgroup NAME")]
     NoTarget,
-    #[error("`-e {text}`: {error}")]
+    #[error("`-e {text}`: {}", with_remedy(.error))]
     Events {
         text: String,
         error: dioptra_perfevents::EventSyntaxError,
@@ -178,18 +180,20 @@ pub enum ArgumentError {
 }
 
 impl ArgumentError {
-    /// The exit status for it: 125 where only the machine or a permission is missing, else 2.
-    pub fn exit_code(&self) -> u8 {
+    /// Returns the exit: wrong arguments, unless only the machine or a permission is lacking.
+    pub fn exit(&self) -> Exit {
         match self {
-            ArgumentError::Events { error, .. } if error.denied => 125,
-            ArgumentError::NothingToCount(_) | ArgumentError::NoWindows(_) => 125,
-            _ => 2,
+            ArgumentError::Events { error, .. } if error.cause == SyntaxCause::Denied => {
+                Exit::RecordingFailed
+            }
+            ArgumentError::NothingToCount(_) | ArgumentError::NoWindows(_) => Exit::RecordingFailed,
+            _ => Exit::WrongArguments,
         }
     }
 }
 
 impl Arguments {
-    /// Returns the recording that the arguments ask for, and its windows. Passes what it will lack to `say`.
+    /// Returns the recording that the arguments ask for, and its windows. Passes notes about missing parts to `say`.
     pub fn to_spec(
         &self,
         say: &mut dyn FnMut(&str),
@@ -202,7 +206,7 @@ impl Arguments {
         let windows = self.windows(&mut groups, &mut samples, say)?;
         let mut spec = RecordSpec::new(self.target()?, groups);
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
-        // Machine and cgroup targets have their CPUs themselves.
+        // Machine and cgroup targets carry their own CPUs.
         spec.cpus = self.cpu.clone();
         spec.samples = samples;
         spec.inherit = !self.no_inherit;
@@ -212,7 +216,7 @@ impl Arguments {
         spec.compression = self.compression_level;
         spec.output = self.output.clone();
         spec.on_slow_end = Some(|signal| {
-            // Nobody may be listening any more.
+            // Standard error may be closed.
             let name = super::summary::signal_name(signal);
             let _ = writeln!(
                 io::stderr(),
@@ -235,7 +239,7 @@ impl Arguments {
         if !self.tid.is_empty() {
             return Ok(RecordTarget::Threads(self.tid.clone()));
         }
-        // As with perf, CPUs mean all that runs on them, whatever command says for how long.
+        // As with perf, CPUs mean all that runs on them; a command only says for how long.
         if self.all_cpus || self.cpu.is_some() {
             return Ok(RecordTarget::Machine(self.cpu.clone()));
         }
@@ -275,7 +279,7 @@ fn frequency(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Pages, or bytes with a unit, which are rounded up to pages.
+/// Parses pages, or bytes with a unit, which are rounded up to pages.
 fn ring_pages(text: &str) -> Result<usize, String> {
     let wrong = || "give a power of two of pages, or a size such as 512K or 8M".to_owned();
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
@@ -309,7 +313,7 @@ fn ring_pages(text: &str) -> Result<usize, String> {
 }
 
 fn page_size() -> usize {
-    // SAFETY: takes and returns numbers.
+    // SAFETY: the call takes and returns numbers only.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
         .unwrap_or(4096)
         .max(1)

@@ -1,4 +1,4 @@
-//! The groups of events that `dioptra record` is asked for: to be sampled, and to be counted over windows.
+//! The groups of events of `dioptra record`: some are sampled, some are counted over windows.
 
 use super::arguments::{ArgumentError, Arguments};
 use super::metrics::events_for;
@@ -12,7 +12,7 @@ use dioptra_recorder::sample_options::{CallGraph, Rate, SampleOptions};
 use dioptra_recorder::spec::RecordTarget;
 use dioptra_windows::record::WindowSettings;
 
-/// What is recorded unless events are given.
+/// The events to record unless the user names others.
 const DEFAULT_EVENTS: &str = "cycles";
 
 impl Arguments {
@@ -33,8 +33,8 @@ impl Arguments {
         Ok(groups)
     }
 
-    /// What is to be counted over windows: groups are taken out of those to be sampled. Unless the user says how often
-    /// the others are, `samples` learns it.
+    /// Returns the settings of the windows, and moves the groups that they count out of the groups to sample. Sets the
+    /// sampling rate in `samples`, unless the user gave a period.
     pub(super) fn windows(
         &self,
         groups: &mut Vec<EventGroup>,
@@ -58,7 +58,7 @@ impl Arguments {
             counted.extend(windows::led(found, &mut counters));
         }
         if groups.is_empty() {
-            // The ranking's.
+            // The ranking of functions needs an event to sample.
             groups.extend(default_events()?);
         }
         let mut options = windows::options(&request, source, counted, &mut counters, say)?;
@@ -72,7 +72,7 @@ impl Arguments {
         Ok(Some(options))
     }
 
-    /// The counters that the target's events take, and whether they count for whole CPUs.
+    /// Returns the counters for the target's events, and whether they count for whole CPUs.
     fn counters(&self) -> Result<(MachineCounters, bool), ArgumentError> {
         let wide = matches!(
             self.target()?,
@@ -87,7 +87,7 @@ impl Arguments {
         Ok((counters, wide))
     }
 
-    /// The groups of events that the metrics need.
+    /// Returns the groups of events that the metrics need.
     fn metric_events(
         &self,
         counters: &mut MachineCounters,

@@ -1,5 +1,5 @@
-//! `record --metrics`: the events that metrics need, in groups that this machine can count at once, and what is told
-//! of those that it cannot.
+//! `record --metrics`: the events that metrics need, in groups that this machine can count at once, with notes about
+//! events that it cannot count.
 
 use crate::metric_sets::ChosenColumns;
 use dioptra_metrics::{BindNote, Environment, NeededEvent, RecordedEvent};
@@ -9,34 +9,34 @@ use dioptra_recorder::counters::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// General counters, where neither the machine nor the set tells.
+/// The number of general counters, where neither the machine nor the set says it.
 const USUAL_COUNTERS: usize = 4;
 
-/// By how many counters fewer than there are groups are tried.
+/// The number of smaller group sizes that are tried below the number of general counters.
 const FEWER_COUNTERS: usize = 3;
 
-/// How many names a note lists before it only counts them.
+/// The number of names that a note lists; it only counts the rest.
 const NAMES_IN_A_NOTE: usize = 8;
 
-/// What to record for metrics.
+/// Events to record for metrics.
 #[derive(Debug, Default)]
 pub struct MetricEvents {
     /// The events, in groups that can be counted at once.
     pub groups: Vec<EventGroup>,
-    /// What the machine cannot do, for the user.
+    /// Notes for the user about events that the machine cannot record.
     pub notes: Vec<String>,
 }
 
-/// What to record for the chosen columns, on a machine with these counters.
+/// Returns the events to record for the chosen columns, on a machine with these counters.
 ///
 /// # Errors
-/// The reasons, where none of the events can be counted.
+/// Returns the reasons if none of the events can be counted.
 pub fn events_for(
     chosen: &[ChosenColumns],
     counters: &mut dyn Counters,
 ) -> Result<MetricEvents, String> {
     let mut recordable = Recordable::default();
-    let wanted: Vec<Wanted<'_>> = chosen
+    let wanted: Vec<TriedColumns<'_>> = chosen
         .iter()
         .map(|chosen| recordable.wanted(chosen, counters))
         .collect();
@@ -59,7 +59,7 @@ pub fn events_for(
     })
 }
 
-/// Events that can be recorded, each once, and what was found out of the others.
+/// Events that can be recorded, each once, with the result of every trial.
 #[derive(Default)]
 pub struct Recordable {
     events: Vec<EventSpec>,
@@ -67,20 +67,24 @@ pub struct Recordable {
 }
 
 impl Recordable {
-    fn wanted<'c>(&mut self, chosen: &'c ChosenColumns, counters: &mut dyn Counters) -> Wanted<'c> {
+    fn wanted<'c>(
+        &mut self,
+        chosen: &'c ChosenColumns,
+        counters: &mut dyn Counters,
+    ) -> TriedColumns<'c> {
         let needed = chosen.set.needed_events_of(&chosen.columns);
         let answers = needed.iter().map(|event| {
             let key = event.name.to_ascii_lowercase();
             (key, self.answer(event, counters))
         });
-        Wanted {
+        TriedColumns {
             chosen,
             answers: answers.collect(),
             needed,
         }
     }
 
-    /// Tries an event, once: its index among those that can be recorded, or why it cannot be.
+    /// Tries an event once. Returns its index among the recordable events, or the reason why it cannot be recorded.
     pub fn answer(
         &mut self,
         event: &NeededEvent,
@@ -113,9 +117,9 @@ impl Recordable {
             .flat_map(|group| group.events)
             .next()
             .ok_or("it names no event")?;
-        // Not as typed, with the period: by this name the profile's readers know it.
+        // Without the typed period: readers of the profile look for this name.
         name.clone_into(&mut event.name);
-        // A clock's nanoseconds are no cycles: a ratio of them would be wrong.
+        // A clock's nanoseconds are no cycles, so a ratio of them would be wrong.
         event.clock_can_replace = false;
         // Two sets may ask for one event with different periods.
         let same = |other: &EventSpec| {
@@ -135,30 +139,30 @@ impl Recordable {
     }
 }
 
-/// A choice of columns, and what the machine says of their events.
-struct Wanted<'c> {
+/// Chosen columns, with the result of the trial of each of their events.
+struct TriedColumns<'c> {
     chosen: &'c ChosenColumns,
     needed: Vec<NeededEvent>,
-    /// By the event's name in lower case.
+    /// The result of each event, by its name in lower case.
     answers: HashMap<String, Result<usize, String>>,
 }
 
-impl Wanted<'_> {
+impl TriedColumns<'_> {
     fn answer(&self, event: &str) -> Option<&Result<usize, String>> {
         self.answers.get(&event.to_ascii_lowercase())
     }
 
-    /// The recordable events that have no counter of their own.
+    /// Returns the recordable events that have no fixed counter.
     fn general_events(&self) -> impl Iterator<Item = usize> {
         let unfixed = self.needed.iter().filter(|event| !event.fixed);
         unfixed.filter_map(|event| self.answer(&event.name)?.as_ref().ok().copied())
     }
 
-    /// What the set lacks on this machine.
+    /// Returns notes about the columns that lack events on this machine.
     fn notes(&self, recorded: &[RecordedEvent]) -> Vec<String> {
         let set = &self.chosen.set;
         let bound = set.bind(recorded, &Environment::new());
-        // By event: columns without value, and columns that become lower bounds.
+        // By event: the columns that have no value without it, and the columns that become lower bounds.
         let mut losses: HashMap<String, (Vec<&str>, Vec<&str>)> = HashMap::new();
         for &column in &self.chosen.columns {
             let name = set.columns()[column].name.as_str();
@@ -216,7 +220,7 @@ impl Wanted<'_> {
         notes
     }
 
-    /// Columns whose events are not all counted at the same time.
+    /// Returns the columns whose events are not all counted at the same time.
     fn torn(&self, recorded: &[RecordedEvent]) -> Vec<String> {
         let set = &self.chosen.set;
         let bound = set.bind(recorded, &Environment::new());
@@ -231,7 +235,7 @@ impl Wanted<'_> {
         torn.filter(is_chosen).collect()
     }
 
-    /// The events that cannot be recorded, by reason, in the set's order.
+    /// Returns the events that cannot be recorded, by reason, in the set's order.
     fn refusals(&self) -> Vec<(&str, Vec<&str>)> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for event in &self.needed {
@@ -247,10 +251,10 @@ impl Wanted<'_> {
     }
 }
 
-/// Why nothing can be recorded, in one line.
-fn nothing(wanted: &[Wanted<'_>]) -> String {
+/// Returns the one-line reason why nothing can be recorded.
+fn nothing(wanted: &[TriedColumns<'_>]) -> String {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (reason, events) in wanted.iter().flat_map(Wanted::refusals) {
+    for (reason, events) in wanted.iter().flat_map(TriedColumns::refusals) {
         reasons.entry(reason).or_default().extend(events);
     }
     let reasons: Vec<String> = reasons
@@ -276,14 +280,14 @@ fn some_of(names: &[&str]) -> String {
     }
 }
 
-/// Groups that can be counted at once, the events of a formula together where they fit.
+/// Returns groups that can be counted at once; the events of a formula share a group where they fit.
 fn groups(
-    wanted: &[Wanted<'_>],
+    wanted: &[TriedColumns<'_>],
     events: &[EventSpec],
     counters: &mut dyn Counters,
 ) -> Vec<Vec<usize>> {
     let general = if events.iter().any(|event| takes_a_counter(&event.attr)) {
-        let unfixed = wanted.iter().flat_map(Wanted::general_events);
+        let unfixed = wanted.iter().flat_map(TriedColumns::general_events);
         let unfixed: Vec<&EventSpec> = unfixed
             .map(|event| &events[event])
             .filter(|event| takes_a_counter(&event.attr))
@@ -296,8 +300,8 @@ fn groups(
         .iter()
         .filter_map(|wanted| wanted.chosen.set.counters);
     let general = general.or(of_sets.min()).unwrap_or(USUAL_COUNTERS);
-    // What a set takes for fixed counters may be general ones here, and some events are not for every counter: fewer
-    // events in each group may then keep formulas together that would be torn.
+    // A set's fixed counters may be general ones here, and some events do not fit every counter. Smaller groups may
+    // then keep formulas together that would otherwise be torn.
     let mut best: Option<(usize, Vec<Vec<usize>>)> = None;
     for general in (general.saturating_sub(FEWER_COUNTERS).max(1)..=general).rev() {
         let groups = schedulable(events, &groups_of(wanted, general), counters);
@@ -313,8 +317,8 @@ fn groups(
     best.map(|(_, groups)| groups).unwrap_or_default()
 }
 
-/// Groups for so many general counters.
-fn groups_of(wanted: &[Wanted<'_>], general: usize) -> Vec<Vec<usize>> {
+/// Returns the groups for this number of general counters.
+fn groups_of(wanted: &[TriedColumns<'_>], general: usize) -> Vec<Vec<usize>> {
     let mut groups = Vec::new();
     for wanted in wanted {
         let chosen = wanted.chosen;
@@ -338,7 +342,7 @@ fn groups_of(wanted: &[Wanted<'_>], general: usize) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The recording's events, each with the group in which it has its turn.
+/// Returns the recorded events, each with the group that it is counted in.
 fn recorded(events: &[EventSpec], groups: &[Vec<usize>]) -> Vec<RecordedEvent> {
     let in_group = |(number, group): (usize, &Vec<usize>)| {
         let number = u32::try_from(number).ok();
@@ -359,7 +363,7 @@ mod tests {
     use dioptra_recorder::counters::Trial;
     use std::borrow::Cow;
 
-    /// A machine that counts so many hardware events at once, and has none of the `unknown` ones.
+    /// A machine that counts this many hardware events at once, and has none of the `unknown` events.
     struct Machine {
         counters: usize,
         unknown: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! What `dioptra record` says while it runs.
+//! Messages of `dioptra record` while it runs.
 
 use super::Arguments;
 use crate::output::say;
@@ -11,7 +11,7 @@ use dioptra_windows::record::WindowsOutcome;
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 
-/// Standard error: notes as lines; progress as one line that is written over, on a terminal only.
+/// Standard error: notes are lines of their own; progress is one line that is overwritten, on a terminal only.
 pub struct Terminal {
     quiet: bool,
     verbose: bool,
@@ -20,7 +20,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// As the arguments ask.
+    /// Makes the terminal that the arguments ask for.
     pub fn new(arguments: &Arguments) -> Terminal {
         // A command writes to the terminal, too: the two would tear each other's lines.
         let shared = !arguments.command.is_empty() && !arguments.progress;
@@ -47,16 +47,16 @@ impl Terminal {
         say!("{line}");
     }
 
-    /// Writes which source makes the windows, and why.
+    /// Writes the name of the source that makes the windows, and the reason for it.
     pub fn show_windows(&mut self, windows: &WindowsOutcome) {
-        // What could hang the machine is told whatever was asked for.
+        // A hazard that could hang the machine is shown whatever the verbosity.
         let hazard = limits::refresh_of_clocks_is_unsafe();
         for (index, finding) in windows.findings.iter().enumerate() {
             if self.verbose || (index == 0 && hazard) {
                 self.say(finding);
             }
         }
-        // Values of another source can differ: --quiet does not hide that.
+        // Values of another source can differ, so --quiet does not hide this.
         if let Some(said) = said_instead(windows) {
             self.say(&said);
         }
@@ -124,7 +124,7 @@ impl Observer for Terminal {
 
     fn waiting(&mut self, failure: Option<&RecordError>) {
         match failure {
-            // It is told in full when the command has ended; who waits should know now.
+            // The error follows in full when the command has ended; a waiting user should know now.
             Some(error) => self.say(&format!(
                 "recording failed, the command goes on without it (Ctrl-C kills it): {error}"
             )),
@@ -135,7 +135,7 @@ impl Observer for Terminal {
     }
 }
 
-/// A terminal that others write to as well.
+/// A terminal that is shared with other writers.
 pub struct SharedTerminal<'a, 'b>(pub &'a RefCell<&'b mut Terminal>);
 
 impl Observer for SharedTerminal<'_, '_> {
@@ -156,7 +156,7 @@ impl Observer for SharedTerminal<'_, '_> {
     }
 }
 
-/// Returns the line that tells of another source than the best, and of the consequences for the metrics.
+/// Returns the line that names the source used instead of the best one, and the consequences for the metrics.
 fn said_instead(windows: &WindowsOutcome) -> Option<String> {
     let why = windows.instead.as_ref()?;
     let consequence = match windows.source {
@@ -172,7 +172,7 @@ fn said_instead(windows: &WindowsOutcome) -> Option<String> {
     ))
 }
 
-/// A number of bytes for people: `812 B`, `3.4 KiB`, `120.0 MiB`.
+/// Formats a number of bytes for people: `812 B`, `3.4 KiB`, `120.0 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if count < 1024 {
@@ -180,7 +180,7 @@ pub fn bytes(count: u64) -> String {
     }
     let mut value = count as f64 / 1024.0;
     let mut unit = 0;
-    // What rounds to 1024.0 is one of the next unit.
+    // A value that rounds to 1024.0 is shown as 1.0 of the next unit.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;

@@ -1,4 +1,4 @@
-//! What `dioptra record` says at its end: figures, and the hottest functions.
+//! The summary at the end of `dioptra record`: figures, and the hottest functions.
 
 use super::progress::bytes;
 use crate::commands::profiles::open;
@@ -12,16 +12,16 @@ use dioptra_windows::record::WindowsOutcome;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// How many functions are shown.
+/// The number of functions shown.
 const FUNCTIONS: usize = 10;
 
-/// Files up to this size, in bytes, are read again for the hottest functions: it takes a moment only.
+/// The largest file, in bytes, that is read again for the hottest functions; that takes a moment only.
 const READ_AT_ONCE: u64 = 128 << 20;
 
-/// Writes the summary to standard error. It is a courtesy: nothing that fails in it is a failure of the recording.
+/// Writes the summary to standard error. A failure here is no failure of the recording.
 pub fn write(outcome: &Outcome, windows: Option<&WindowsOutcome>) {
     let mut out = Harmless::new(io::stderr().lock(), false);
-    // Nobody may be listening any more.
+    // Standard error may be closed.
     let _ = writeln!(out, "{}", figures(outcome));
     if let Some(windows) = windows {
         let _ = writeln!(out, "dioptra: {}", windows_made(windows));
@@ -52,7 +52,7 @@ pub fn write(outcome: &Outcome, windows: Option<&WindowsOutcome>) {
     }
 }
 
-/// What was lost or throttled, and what to do about it; `None` where nothing was.
+/// Returns the sentence about lost records and throttling with the remedy; `None` if there was none.
 pub fn losses(outcome: &Outcome) -> Option<String> {
     let mut parts = Vec::new();
     if outcome.lost > 0 {
@@ -80,7 +80,7 @@ pub fn losses(outcome: &Outcome) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Why there may be no samples.
+/// Returns the likely reason why there are no samples.
 fn why_none(outcome: &Outcome) -> &'static str {
     if outcome.command_is_kept {
         return "the command runs with another user's rights (set-user-ID), or its file may not be read: the kernel lets only \
@@ -94,7 +94,8 @@ fn why_none(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// `dioptra: 1203 samples of cpu-clock in 0.31 s, 0 lost, 0 throttled: perf.data (120.1 KiB)`
+/// Returns the line of figures, such as `dioptra: 1203 samples of cpu-clock in 0.31 s, 0 lost, 0 throttled: perf.data
+/// (120.1 KiB)`.
 fn figures(outcome: &Outcome) -> String {
     let mut line = format!("dioptra: {} samples of ", outcome.samples());
     match outcome.events.as_slice() {
@@ -128,7 +129,8 @@ fn figures(outcome: &Outcome) -> String {
     line
 }
 
-/// `windows by refresh: 998 bursts armed, 990 complete, 3 late, 8 cut; 3960 windows of 51.2 us`
+/// Returns the line about windows, such as `windows by refresh: 998 bursts armed, 990 complete, 3 late, 8 cut; 3960
+/// windows of 51.2 us`.
 fn windows_made(windows: &WindowsOutcome) -> String {
     let stats = &windows.stats;
     if windows.source != SourceKind::Refresh {

@@ -1,4 +1,4 @@
-//! `record --windows`: the events that are counted over windows, and the schedule.
+//! `record --windows`: the events to count over windows, and the schedule.
 
 use super::arguments::ArgumentError;
 use dioptra_perfevents::names::software;
@@ -9,34 +9,33 @@ use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, SampleType, event_typ
 use dioptra_recorder::counters::{Counters, Trial, refusal, takes_a_counter};
 use dioptra_windows::record::WindowSettings;
 
-/// Samples a second for the ranking, beside the windows, unless another number is asked for: eight times as many, the
-/// number without windows, would slow a program as much again as its windows do.
+/// The default rate of ranking samples beside windows, per second. The rate without windows is eight times as high; its
+/// samples would slow a program as much again as its windows do.
 const RANKING: u64 = 500;
 
-/// From one burst to the next in nanoseconds, unless something else is asked for or bursts are too dear.
+/// The default nanoseconds from one burst to the next; bursts that cost much come less often.
 const LONG: u64 = 1_000_000;
 
-/// How many times as long a program that computes may take while it is recorded with the numbers that are chosen for
-/// it. One that mostly faults and calls the kernel pays half as much again for each interrupt, and stays below
-/// [`SLOWED_WARNED`].
+/// The slowdown factor that automatically chosen numbers may cause for a program that computes. A program that mostly
+/// faults and calls the kernel pays half as much again for each interrupt. Even so it stays below [`SLOWED_WARNED`].
 const SLOWED: f64 = 1.12;
 
-/// From where on the user is warned of numbers that he chose.
+/// The slowdown factor from which on numbers chosen by the user cause a warning.
 const SLOWED_WARNED: f64 = 1.2;
 
 /// The share of a program's time that the ranking's samples may take.
 const RANKING_SHARE: f64 = 0.02;
 
-/// Windows of a burst.
+/// The default number of windows in a burst.
 const BATCH: u32 = 4;
 
-/// Cycles of a window: a few functions' worth of nothing else, and far more than an interrupt disturbs.
+/// The cycles of a window: only a few functions' worth, and far more than an interrupt disturbs.
 const CYCLES: u64 = 300;
 
-/// Events of a window that software counts.
+/// The number of events in a window that software counts.
 const SOFTWARE_EVENTS: u64 = 10;
 
-/// A clock's window, in nanoseconds, where it cannot be measured.
+/// The nanoseconds of a clock's window, if the shortest useful one cannot be measured.
 const CLOCK: u64 = 100_000;
 
 /// The events that are counted with cycles, as far as there are counters.
@@ -45,7 +44,7 @@ const HARDWARE: [&str; 4] = ["cycles", "instructions", "branch-misses", "cache-m
 /// The events that are counted without hardware counters.
 const SOFTWARE: [&str; 3] = ["task-clock", "page-faults", "context-switches"];
 
-/// Removes the groups of several events from those that were typed: they are counted over windows, and the others are
+/// Removes the groups of several events from the typed groups. These groups are counted over windows; single events are
 /// sampled.
 pub(super) fn take_groups(groups: &mut Vec<EventGroup>) -> Vec<EventGroup> {
     groups
@@ -71,7 +70,7 @@ pub(super) fn request(text: &str) -> Result<(WindowRequest, Option<SourceKind>),
     Ok((request, kind))
 }
 
-/// Returns the settings that the request and the groups make. Without groups, takes some that make sense here.
+/// Returns the settings for the request and the groups. Without groups, chooses events that suit this machine.
 pub(super) fn options(
     request: &WindowRequest,
     source: Option<SourceKind>,
@@ -132,7 +131,7 @@ pub(super) fn options(
     })
 }
 
-/// Measures the time that a burst of `options` takes from a program. `None` if there are no bursts from a timer.
+/// Measures the time that a burst of `options` takes from a program. Returns `None` if no timer makes bursts.
 pub(super) fn cost(options: &WindowSettings, samples: SampleType) -> Option<BurstCost> {
     let armed = matches!(options.source, None | Some(SourceKind::Refresh));
     if !armed || options.schedule.is_steady() {
@@ -141,9 +140,9 @@ pub(super) fn cost(options: &WindowSettings, samples: SampleType) -> Option<Burs
     BurstCost::measure(&options.groups, &options.schedule, samples)
 }
 
-/// Chooses how often bursts come, where the request does not say so, and the ranking's samples (a second; `typed` are
-/// the user's) so that the program is not slowed much by bursts of the cost; warns where the request slows it more.
-/// Returns the ranking's samples.
+/// Chooses the distance of bursts, unless the request gives one, and the rate of the ranking's samples. `typed` is the
+/// user's rate in samples a second. The choice keeps the slowdown from bursts of this cost small; a request that slows
+/// the program more causes a warning. Returns the ranking's rate.
 pub(super) fn fit(
     options: &mut WindowSettings,
     request: &WindowRequest,
@@ -164,7 +163,7 @@ pub(super) fn fit(
         ));
     }
     let Length::Time(long) = options.schedule.long else {
-        // In the leader's counts: how long that is nobody knows yet.
+        // A distance in the leader's counts has no known time.
         return rate;
     };
     let affordable = cost.affordable_long(long, rate, SLOWED);
@@ -180,7 +179,7 @@ pub(super) fn fit(
     let Schedule {
         long, short, batch, ..
     } = options.schedule;
-    // The next burst waits for the one before.
+    // A burst starts only after the one before has ended.
     let in_turn = match short {
         Length::Time(short) => short.saturating_mul(u64::from(batch) + 1),
         Length::Count(_) => 0,
@@ -203,7 +202,7 @@ pub(super) fn fit(
     rate
 }
 
-/// A leader's window unless another is asked for.
+/// Returns a leader's window unless the user gives another.
 fn usual_window(leader: &EventSpec, say: &mut dyn FnMut(&str)) -> Length {
     let period = leader.attr.sample_period;
     let typed = leader.explicit_period && !leader.attr.flags.contains(AttrFlags::FREQ);
@@ -236,7 +235,7 @@ fn is_clock(event: &EventSpec) -> bool {
         )
 }
 
-/// One event by its name.
+/// Returns one event by its name.
 fn event(name: &str) -> Option<EventSpec> {
     let parsed = parse_events(name).ok()?;
     let mut event = parsed.into_iter().flat_map(|group| group.events).next()?;
@@ -245,7 +244,7 @@ fn event(name: &str) -> Option<EventSpec> {
     Some(event)
 }
 
-/// The group of those who name none.
+/// Returns the group that is counted if the user names none.
 fn default_group(
     counters: &mut dyn Counters,
     say: &mut dyn FnMut(&str),
@@ -290,11 +289,11 @@ fn names(events: &[EventSpec]) -> String {
     names.join(", ")
 }
 
-/// Groups for windows of those that metrics need: cycles lead, and what software counts goes along.
+/// Returns groups for windows from the groups that metrics need: cycles lead, and software events are added.
 pub(super) fn led(groups: Vec<EventGroup>, counters: &mut dyn Counters) -> Vec<EventGroup> {
     let mut led = with_leaders(groups, counters);
     for leader in led.iter_mut().filter_map(|group| group.events.first_mut()) {
-        // A set's period is one for sampling the event throughout, not a window's.
+        // A set's period is made for continuous sampling, not for a window.
         leader.explicit_period = false;
     }
     led
@@ -339,7 +338,7 @@ fn with_leaders(groups: Vec<EventGroup>, counters: &mut dyn Counters) -> Vec<Eve
     led
 }
 
-/// Whether an event counts the CPU's cycles.
+/// Returns whether an event counts the CPU's cycles.
 fn is_cycles(event: &EventSpec) -> bool {
     (event.attr.kind == event_type::HARDWARE && event.attr.config == 0)
         || ["cpu_cycles", "cpu-cycles", "cycles"]
@@ -350,7 +349,7 @@ fn is_cycles(event: &EventSpec) -> bool {
 mod tests {
     use super::*;
 
-    /// So many counters, for hardware events.
+    /// A machine with this many counters for hardware events.
     struct Machine(usize);
 
     impl Counters for Machine {
@@ -446,7 +445,7 @@ mod tests {
         let (chosen, rate, said) = fitted("", None, Some(500_000));
         assert_eq!((chosen, rate), (long(5800), 200));
         assert!(said.contains("200 samples a second"), "{said}");
-        // Typed numbers are taken, with a warning if they are dear.
+        // Typed numbers are taken as they are, with a warning if they slow the program much.
         let (chosen, rate, said) = fitted("long=1ms", None, Some(150_000));
         assert_eq!((chosen, rate, said), (long(1000), 500, String::new()));
         let (chosen, rate, said) = fitted("long=500us", Some(1000), Some(150_000));
@@ -457,7 +456,7 @@ mod tests {
         assert!(said.contains("if it gets on at all"), "{said}");
         let (_, _, said) = fitted("long=100us,short=1ms", None, Some(150_000));
         assert!(said.is_empty(), "bursts of 5 ms come in turn: {said}");
-        // Only ordinary samples are too many.
+        // Only the ordinary samples are too many.
         let (_, rate, said) = fitted("", Some(20_000), Some(150_000));
         assert!(rate == 20_000 && said.contains("times as long"), "{said}");
         assert_eq!(
@@ -476,7 +475,7 @@ mod tests {
         assert_eq!(options.schedule.numbers(), [2_000_000, 20, 0, 2]);
         assert_eq!(options.warm_up, 0);
         assert!(request("source=magic").is_err() && request("short=x").is_err());
-        // A period that was typed with the leader is a window's.
+        // A period that was typed with the leader is the length of a window.
         let groups = parse_events("{page-faults/period=7/,task-clock}").unwrap();
         let (request, kind) = request("").unwrap();
         let typed = super::options(&request, kind, groups, &mut Machine(0), &mut |_| {});

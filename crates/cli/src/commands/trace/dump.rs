@@ -7,10 +7,10 @@ mod raw;
 use super::render::Output;
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
+use crate::exit::Exit;
 use crate::output::say;
 use dioptra_filters::parse_time;
 use std::io;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra trace dump`.
 #[derive(clap::Args)]
@@ -42,12 +42,13 @@ pub struct Arguments {
     /// As --format mermaid
     #[arg(long, hide = true)]
     mermaid: bool,
-    /// With flame-graph: the time that counts as one sample, such as 1us; 1ns gives exact times [default: so that there are fewer than a million]
+    /// With flame-graph: the time that counts as one sample, such as 1us; 1ns gives exact times [default: so that there
+    /// are fewer than a million]
     #[arg(long, value_name = "TIME")]
     sample_time: Option<String>,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let old = [
         (arguments.chrome, "chrome"),
         (arguments.flame_graph, "flame-graph"),
@@ -65,7 +66,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(text) => {
             let time = parse_time(text)
                 .map_err(|error| usage(format_args!("--sample-time {text}: {error}")))?;
-            // As in uftrace, 0 is no wish.
+            // As in uftrace, 0 means the default.
             Some(time).filter(|time| *time > 0)
         }
         None => None,
@@ -101,5 +102,5 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     out.flush()?;
     facts(&trace, &names, &losses).write_text(&mut io::stderr().lock())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }

@@ -1,35 +1,35 @@
-//! Options that a command does not have and another one of uftrace's commands has: uftrace takes every option with every
-//! command, so scripts of its users do.
+//! Options that only another of uftrace's commands has. uftrace takes every option with every command, so its users'
+//! scripts do the same.
 
 use super::usage;
 use crate::output::say;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
-/// What becomes of an option that a command does not have itself.
+/// The effect of an option that a command does not have itself.
 #[derive(Clone, Copy)]
-enum Fate {
-    /// It is about recording, and does nothing there either if there is a reason.
+enum OptionEffect {
+    /// An option about recording. The text is the reason why even recording commands ignore it, or empty.
     Recording(&'static str),
-    /// It is about this command.
+    /// An option of the named command only.
     Of(&'static str),
-    /// It is told why it does nothing here.
+    /// An option that does nothing anywhere, for this reason.
     Nothing(&'static str),
-    /// There is no difference.
+    /// An option that changes nothing and needs no message.
     Silent,
 }
 
-use Fate::{Nothing, Of, Recording, Silent};
+use OptionEffect::{Nothing, Of, Recording, Silent};
 
-/// What recording commands have.
-const THERE: Fate = Recording("");
+/// An option that recording commands have.
+const THERE: OptionEffect = Recording("");
 
 const NO_DEBUGGING: &str = "there are no debugging messages";
 const NO_KERNEL: &str = "calls of the kernel are not recorded";
 
-/// Long name, letter, whether it has a value, what becomes of it.
+/// Long name, letter, whether it takes a value, and its effect.
 #[rustfmt::skip]
-const OPTIONS: [(&str, Option<char>, bool, Fate); 92] = [
+const OPTIONS: [(&str, Option<char>, bool, OptionEffect); 92] = [
     ("agent", Some('g'), false, THERE),
     ("argument", Some('A'), true, THERE),
     ("auto-args", Some('a'), false, THERE),
@@ -114,7 +114,7 @@ const OPTIONS: [(&str, Option<char>, bool, Fate); 92] = [
     ("debug-domain", None, true, Nothing(NO_DEBUGGING)),
     ("debug", None, false, Nothing(NO_DEBUGGING)),
     ("verbose", Some('v'), false, Nothing(NO_DEBUGGING)),
-    // Asked for where there is nothing to leave out or to colour.
+    // Options that leave out or colour things which are not there.
     ("color", None, true, Silent),
     ("kernel-full", None, false, Silent),
     ("kernel-skip-out", None, false, Silent),
@@ -125,32 +125,32 @@ const OPTIONS: [(&str, Option<char>, bool, Fate); 92] = [
     ("no-sched", None, false, Silent),
 ];
 
-/// The id of the words that a command takes and that do nothing: a program's name and its arguments.
+/// The id of ignored words: the program's name and arguments, which uftrace's users give to every command.
 const PROGRAM: &str = "traced program";
 
-/// Arguments of a command, and uftrace's other options.
+/// A command's own arguments, with uftrace's other options.
 pub struct Options<A> {
-    /// Those of the command.
+    /// The command's own arguments.
     pub arguments: A,
-    /// What was given of the others: names and what becomes of them.
-    others: Vec<(&'static str, Fate)>,
-    /// Where messages go in place of standard error.
+    /// The given options that the command does not have, with their effects.
+    others: Vec<(&'static str, OptionEffect)>,
+    /// The file that gets messages in place of standard error.
     logfile: Option<PathBuf>,
 }
 
 impl<A> Options<A> {
-    /// Tells what the given options do not do in a command that reads a trace, and sends messages where they are wanted.
+    /// Names the given options that do nothing in a command that reads a trace, and redirects messages to the log file.
     ///
     /// # Errors
-    /// The file for messages cannot be written.
+    /// The log file cannot be written.
     pub fn begin(self) -> anyhow::Result<A> {
         self.tell(false)
     }
 
-    /// As [`Options::begin`], in a command that records one.
+    /// Does the same as [`Options::begin`], in a command that records a trace.
     ///
     /// # Errors
-    /// The file for messages cannot be written.
+    /// The log file cannot be written.
     pub fn begin_recording(self) -> anyhow::Result<A> {
         self.tell(true)
     }
@@ -159,7 +159,7 @@ impl<A> Options<A> {
         if let Some(path) = &self.logfile
             && records
         {
-            // The command has this standard error, too.
+            // The traced command shares this standard error.
             let path = path.display();
             say!("--logfile {path} does nothing while a command runs");
         } else if let Some(path) = &self.logfile {
@@ -183,11 +183,11 @@ impl<A> Options<A> {
     }
 }
 
-/// Makes a file, which is emptied, our standard error.
+/// Empties a file and makes it our standard error.
 fn log_to(path: &std::path::Path) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::create(path)?;
-    // SAFETY: both are open descriptors; what was standard error is closed by this.
+    // SAFETY: both are open descriptors; the call closes the old standard error.
     match unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) } {
         -1 => Err(std::io::Error::last_os_error()),
         _ => Ok(()),
@@ -280,7 +280,7 @@ fn has_long(command: &Command, name: &str) -> bool {
     })
 }
 
-/// Of an option that is given twice the later one holds.
+/// Makes the later one hold if an option is given twice.
 pub fn later_ones_hold(command: Command) -> Command {
     command.mut_args(|argument| match argument.get_action() {
         ArgAction::Set | ArgAction::SetTrue | ArgAction::SetFalse if !argument.is_positional() => {
@@ -301,14 +301,15 @@ mod tests {
         command.clone().debug_assert();
         for (name, _, has_value, _) in OPTIONS {
             let mut words = vec!["info".to_owned(), format!("--{name}")];
-            // A word that `--demangle`, which the command checks, takes, too.
+            // The command checks `--demangle`, so the test's value is one that `--demangle` takes, too.
             words.extend(has_value.then(|| "full".to_owned()));
             let taken = command.clone().try_get_matches_from(&words);
             assert!(taken.is_ok(), "{words:?}");
         }
     }
 
-    /// Returns the options in the first column of the tables of `docs/uftrace.md`, but for those that it says are refused.
+    /// Returns the options in the first column of the tables of `docs/uftrace.md`, except options that it calls
+    /// refused.
     fn documented() -> Vec<String> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/uftrace.md");
         let text = std::fs::read_to_string(path).unwrap();

@@ -1,20 +1,20 @@
-//! Events as the trace's texts show them.
+//! Texts of a trace's events.
 
 use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::EventPlace;
 use std::borrow::Cow;
 
-/// What the kernel did with a thread.
+/// A scheduling or lifetime event of a thread.
 #[derive(Clone, Copy)]
 pub struct Event<'t> {
     pub place: EventPlace,
-    /// The name that the thread got.
+    /// The thread's new name, if it got one.
     pub name: &'t str,
 }
 
 impl<'t> Event<'t> {
-    /// The event that a function id stands for.
+    /// Returns the event that a function id stands for.
     pub fn of(trace: &'t Trace, function: u32) -> Option<Event<'t>> {
         let entry = trace.function(function);
         Some(Event {
@@ -23,7 +23,7 @@ impl<'t> Event<'t> {
         })
     }
 
-    /// Whether it has an end, too: `linux:sched-in`.
+    /// Returns whether the event also has an end, such as `linux:sched-in`.
     pub fn is_period(self) -> bool {
         matches!(
             self.place,
@@ -31,7 +31,7 @@ impl<'t> Event<'t> {
         )
     }
 
-    /// Its beginning.
+    /// Returns the text of the event's beginning.
     pub fn begin(self) -> Cow<'static, str> {
         match self.place {
             EventPlace::Schedule => "linux:sched-out".into(),
@@ -41,7 +41,7 @@ impl<'t> Event<'t> {
         }
     }
 
-    /// All of it.
+    /// Returns the text of the event as a whole.
     pub fn whole(self) -> Cow<'static, str> {
         match self.place {
             EventPlace::TaskName => {

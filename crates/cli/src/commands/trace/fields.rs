@@ -1,11 +1,12 @@
-//! `-f`: which fields an output has, as uftrace's users write it.
+//! `-f`: the fields of an output, in uftrace's syntax.
 
 use super::usage;
 
-/// The fields that `text` asks for, of the `known` ones with their names: a list in place of the `default` ones, `+` and a list beside them, or `none`.
+/// Returns the fields that `text` asks for. `text` is a list of names of `known` fields, `+` and a list to add to the
+/// `default` fields, or `none`.
 ///
 /// # Errors
-/// A wrong argument, which names the known fields.
+/// The argument is wrong; the error names the known fields.
 pub fn parse<F: Copy + PartialEq>(
     text: Option<&str>,
     default: &[F],
@@ -40,7 +41,7 @@ pub fn parse<F: Copy + PartialEq>(
             fields.push(*field);
         }
     }
-    // In one order, as scripts know it from uftrace.
+    // The order is fixed, as scripts know it from uftrace.
     fields.sort_by_key(|field| known.iter().position(|(_, known)| known == field));
     Ok(fields)
 }

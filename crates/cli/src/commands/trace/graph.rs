@@ -1,4 +1,4 @@
-//! `dioptra trace graph`: who called whom.
+//! `dioptra trace graph`: the calls by call path.
 
 mod lines;
 mod tasks;
@@ -10,12 +10,12 @@ use super::render::{Output, Sources, Style, title};
 use super::report::open_calls;
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
+use crate::exit::Exit;
 use dioptra_calls::{CallPathTree, FunctionNames, View, call_tree};
 use dioptra_filters::MatchStyle;
 use dioptra_tables::{Facts, Severity, escape};
 use dioptra_tracedata::Trace;
 use std::io;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra trace graph`.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub struct Arguments {
     selected: Selected,
     #[command(flatten)]
     naming: Naming,
-    /// What stands before each line [default: total]
+    /// Columns before each line [default: total]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
     /// Processes and threads instead of functions
@@ -52,7 +52,7 @@ pub struct Arguments {
     program_arguments: Vec<String>,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.task {
         return tasks::run(&arguments);
     }
@@ -73,7 +73,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         lines,
         out: Output::page(&title(&trace), arguments.format == Style::Html)?,
     };
-    // uftrace's users give the program's name, which is a function's only in programs that have such a one.
+    // uftrace's users give the program's name; most programs have no function of that name.
     let names_program = |text: &&String| {
         is_program(&trace, text) && !names.matching(text, MatchStyle::Simple).contains(&true)
     };
@@ -100,11 +100,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(function) => graph.around(&tree, function, &names, &mut facts)?,
     }
     graph.out.finish()?;
-    // Only now it is known which names are missing.
+    // Missing names are known only after the graph is written.
     let mut known = graph_facts(&view, &names, &tree);
     known.append(facts);
     known.write_text(&mut io::stderr().lock())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// Returns whether a word of a command line is the traced program: as it was started, or its path or name.
@@ -116,7 +116,7 @@ fn is_program(trace: &Trace, word: &str) -> bool {
     word == program || (word == name(word) || word.contains('/')) && name(word) == name(program)
 }
 
-/// What the reader of a call graph has to know.
+/// Returns the diagnostics of a call graph.
 pub fn graph_facts(view: &View<'_>, names: &FunctionNames<'_>, tree: &CallPathTree) -> Facts {
     let mut facts = facts(view.trace(), names, &tree.losses);
     if tree.open > 0 {
@@ -140,7 +140,7 @@ struct Graph<'n, 't> {
 }
 
 impl Graph<'_, '_> {
-    /// The tree below the root, under a line for the program if there is one.
+    /// Draws the tree below the root, under a line for the program if there is one.
     fn draw(&mut self, tree: &CallPathTree, program: Option<&str>) -> io::Result<()> {
         self.out.line("========== FUNCTION CALL GRAPH ==========");
         let heading = self.lines.heading();
@@ -151,12 +151,12 @@ impl Graph<'_, '_> {
             let line = format!(" (1) {}", escape(program));
             self.out.line(&line);
         }
-        // Nodes still to be drawn, the next one last: with the indentation and the branch in front, and whether an empty
-        // line comes behind. Not a recursion: paths may be as deep as the traced program's were.
+        // Nodes still to be drawn, the next one last. Each has its indentation, its branch, and the gap line behind it.
+        // There is no recursion, since paths may be as deep as the traced program's were.
         let mut open: Vec<Item> = Vec::new();
         self.below(&children, 0, " ", &mut open);
         if program.is_none() {
-            // The functions that were asked for are the roots.
+            // The wanted functions are the roots.
             for item in &mut open {
                 if let Item::Node { branch, under, .. } = item {
                     *branch = "";
@@ -190,7 +190,7 @@ impl Graph<'_, '_> {
         Ok(())
     }
 
-    /// Adds the children of a node: a single one continues in the same column, more branch off.
+    /// Adds the children of a node: a single child continues in the same column, several branch off.
     fn below(&self, children: &[Vec<u32>], node: u32, indent: &str, open: &mut Vec<Item>) {
         let list = &children[node as usize];
         if let [only] = list[..] {
@@ -216,7 +216,7 @@ impl Graph<'_, '_> {
         }
     }
 
-    /// Who called the functions of this name, and what they called.
+    /// Draws the callers of the functions of this name, and the functions that they called.
     fn around(
         &mut self,
         tree: &CallPathTree,

@@ -1,4 +1,4 @@
-//! `dioptra trace info`: what a trace holds.
+//! `dioptra trace info`: the contents of a trace.
 
 mod machine;
 mod symbols;
@@ -9,6 +9,8 @@ pub use tasks::tasks;
 use super::selected::{Data, Naming, trace_facts};
 use super::summary::number_of;
 use super::usage;
+use crate::exit::Exit;
+use crate::formats::TextOrJson;
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::FunctionNames;
 use dioptra_tables::{Facts, escape};
@@ -18,7 +20,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra trace info`.
 #[derive(clap::Args)]
@@ -38,9 +39,9 @@ pub struct Arguments {
     /// Show this machine as it is now, and what of its settings matters; needs no trace
     #[arg(long, conflicts_with_all = ["symbols", "task"])]
     system: bool,
-    /// How to show it
-    #[arg(long, value_name = "text|json", default_value = "text")]
-    format: String,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     #[command(flatten)]
     naming: Naming,
     /// With --symbols: list all functions of this program or library; needs no trace
@@ -49,13 +50,10 @@ pub struct Arguments {
     words: Vec<PathBuf>,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    if !["text", "json"].contains(&arguments.format.as_str()) {
-        return Err(usage("--format: use text or json"));
-    }
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let file = arguments.words.first().filter(|_| arguments.symbols);
     if arguments.system || file.is_some() {
-        if arguments.format == "json" {
+        if arguments.format == TextOrJson::Json {
             return Err(usage("--format json: is of traces"));
         }
         let mut out = io::BufWriter::new(stdout(Spelling::Text));
@@ -64,13 +62,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             None => machine::now(&mut out)?,
         }
         out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Done);
     }
     let trace = arguments.data.open()?;
     let mut facts = Facts::new();
     trace_facts(&trace, &mut facts);
     let mut out = io::BufWriter::new(stdout(Spelling::Text));
-    if arguments.format == "json" {
+    if arguments.format == TextOrJson::Json {
         serde_json::to_writer_pretty(&mut out, &json(&trace, &facts)).map_err(io::Error::from)?;
         writeln!(out)?;
     } else if arguments.symbols {
@@ -82,10 +80,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         facts.write_text(&mut out)?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// What a trace holds.
+/// Writes all facts about a trace.
 pub fn whole(trace: &Trace, names: &FunctionNames<'_>, out: &mut impl Write) -> io::Result<()> {
     text(trace, out)?;
     if !trace.sampled().is_empty() {
@@ -150,7 +148,7 @@ fn json(trace: &Trace, facts: &Facts) -> Value {
     })
 }
 
-/// How many functions have ids; 0 and events are none.
+/// Returns the number of functions that have ids. Id 0 and the ids of events do not count.
 fn functions(trace: &Trace) -> u64 {
     let ids = trace
         .event_id(EventPlace::Schedule)
@@ -158,14 +156,14 @@ fn functions(trace: &Trace) -> u64 {
     ids.saturating_sub(1) as u64
 }
 
-/// How often threads began, ended and got names.
+/// Returns the number of events about threads: starts, ends and new names.
 fn task_events(trace: &Trace) -> u64 {
     let streams = trace.streams().iter();
     let events = streams.map(|stream| trace.task_events(stream).len() as u64);
     events.sum()
 }
 
-/// Executions of sampled functions, and chosen ones among them, in all threads.
+/// Returns the executions of sampled functions, and the chosen ones among them, over all threads.
 fn counted(trace: &Trace) -> BTreeMap<u32, (u64, u64)> {
     let mut counted: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for ((_, function), (seen, shown)) in trace.counted() {
@@ -175,7 +173,7 @@ fn counted(trace: &Trace) -> BTreeMap<u32, (u64, u64)> {
     counted
 }
 
-/// What was sampled while it was recorded.
+/// Writes the numbers of sampled functions.
 fn sampling(trace: &Trace, names: &FunctionNames<'_>, out: &mut impl Write) -> io::Result<()> {
     const MOST: usize = 20;
     writeln!(out, "#")?;
@@ -372,11 +370,11 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A moment since 1970 in UTC, to the second.
+/// Formats nanoseconds since 1970 as a date and time in UTC, to the second.
 fn date(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years from March on, so that the leap day is the last; cycles of 400 years.
+    // Years begin in March, so that the leap day is the last; 400 years are a cycle.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =

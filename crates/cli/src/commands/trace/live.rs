@@ -3,11 +3,11 @@
 use super::record::{TracedCommand, Tracing, exit_status, trace};
 use super::selected::{Extent, Naming};
 use super::{replay, report, summary};
+use crate::exit::Exit;
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra trace live`.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub struct Live {
     command: TracedCommand,
 }
 
-pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Live) -> anyhow::Result<Exit> {
     arguments.show.check()?;
     let folder = tempfile::Builder::new()
         .prefix("dioptra-live-")
@@ -62,7 +62,7 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     Ok(exit_status(&outcome))
 }
 
-/// The arguments of a command that reads the trace, as if they were given.
+/// Returns the arguments of a command that reads the trace in `data`, with defaults for the rest.
 fn with_data<T: Args + FromArgMatches>(data: &Path) -> anyhow::Result<T> {
     let command = T::augment_args(clap::Command::new("live"));
     let words = [OsStr::new("live"), OsStr::new("--data"), data.as_os_str()];

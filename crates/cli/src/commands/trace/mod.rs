@@ -19,10 +19,10 @@ mod summary;
 mod threads;
 mod tui;
 
+use crate::exit::Exit;
 use crate::later::Later;
 use crate::output::say;
 use elsewhere::Options;
-use std::process::ExitCode;
 
 pub use option_file::replaced as with_option_file;
 
@@ -73,7 +73,7 @@ enum Command {
     Recv(Missing),
 }
 
-/// Arguments of uftrace's commands that there are not.
+/// Arguments of uftrace's commands that dioptra lacks.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 struct Missing {
@@ -81,7 +81,7 @@ struct Missing {
     _words: Vec<std::ffi::OsString>,
 }
 
-/// The error that a command of uftrace is not there, and what there is in its place.
+/// Returns the error that names a missing command of uftrace, and the replacement.
 fn missing(command: &str, instead: &str) -> anyhow::Error {
     usage(format_args!(
         "there is no `dioptra trace {command}`: {instead}; a program of this name is traced by `dioptra trace live {command}`"
@@ -89,16 +89,17 @@ fn missing(command: &str, instead: &str) -> anyhow::Error {
 }
 
 impl Arguments {
-    /// The exit status for our own failure: what runs a command keeps low numbers for the command's status.
-    pub fn failure_status(&self) -> u8 {
+    /// Returns the exit status for our own failure. Commands that run a program leave low numbers to the program's
+    /// status.
+    pub fn failure(&self) -> Exit {
         match self.command {
-            None | Some(Command::Record(_) | Command::Live(_)) => 125,
-            _ => 1,
+            None | Some(Command::Record(_) | Command::Live(_)) => Exit::RecordingFailed,
+            _ => Exit::Failed,
         }
     }
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let command = arguments
         .command
         .unwrap_or(Command::Live(Later(arguments.live)));
@@ -123,18 +124,18 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match result {
         Err(error) if error.is::<Usage>() => {
             say!("{error:#}");
-            Ok(ExitCode::from(2))
+            Ok(Exit::WrongArguments)
         }
         result => result,
     }
 }
 
-/// Wrong arguments.
+/// An error in the arguments.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Usage(String);
 
-/// The error that `text` says about the arguments.
+/// Returns an error about the arguments with this text.
 fn usage(text: impl std::fmt::Display) -> anyhow::Error {
     Usage(text.to_string()).into()
 }

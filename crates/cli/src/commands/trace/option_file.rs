@@ -1,4 +1,4 @@
-//! `--opt-file FILE`: options from a file, maybe with the sub-command in front and the traced command behind them.
+//! `--opt-file FILE`: options from a file. The file may begin with the sub-command and end with the traced command.
 
 use super::elsewhere::later_ones_hold;
 use clap::{Arg, ArgMatches, Command};
@@ -10,7 +10,7 @@ const COMMANDS: [&str; 8] = [
     "record", "live", "replay", "report", "graph", "dump", "info", "tui",
 ];
 
-/// The option; it is replaced before arguments are looked at.
+/// Returns the option. Its value is replaced before arguments are parsed.
 pub fn argument() -> Arg {
     Arg::new(ID)
         .long(ID)
@@ -19,7 +19,7 @@ pub fn argument() -> Arg {
         .value_parser(clap::value_parser!(PathBuf))
 }
 
-/// The option, for commands whose arguments are derived, behind all others.
+/// The option for commands whose arguments are derived, behind all other options.
 pub struct OptionFile;
 
 impl clap::FromArgMatches for OptionFile {
@@ -42,13 +42,14 @@ impl clap::Args for OptionFile {
     }
 }
 
-/// The words of a command line, with those of its `--opt-file` in its place. `command` makes what they are arguments of.
+/// Returns the words of a command line, with the words of its `--opt-file` in its place. `command` makes the parser of
+/// the command line.
 ///
-/// What the file says comes first, so that options of the command line hold where there are both; its traced command
-/// counts if the command line has none.
+/// The file's words come first, so that the command line's options win. The file's traced command counts if the command
+/// line has none.
 ///
 /// # Errors
-/// The file cannot be read, or says what cannot be.
+/// The file cannot be read, or its quoting is wrong.
 pub fn replaced(
     words: Vec<OsString>,
     command: impl FnOnce() -> Command,
@@ -101,7 +102,7 @@ pub fn replaced(
     Ok(merged)
 }
 
-/// As far as the words can be understood.
+/// Parses the words as far as they can be understood.
 fn parsed(command: &Command, words: &[OsString]) -> Option<ArgMatches> {
     command
         .clone()
@@ -110,13 +111,13 @@ fn parsed(command: &Command, words: &[OsString]) -> Option<ArgMatches> {
         .ok()
 }
 
-/// The arguments of the command below `trace`, or of `trace` itself.
+/// Returns the arguments of the command below `trace`, or of `trace` itself.
 fn innermost(matches: &Option<ArgMatches>) -> Option<&ArgMatches> {
     let trace = matches.as_ref()?.subcommand_matches("trace")?;
     Some(trace.subcommand().map_or(trace, |(_, matches)| matches))
 }
 
-/// Takes the option out.
+/// Removes the option from the words.
 fn remove(words: &mut Vec<OsString>, file: &OsStr) {
     let at = words
         .iter()
@@ -129,7 +130,8 @@ fn remove(words: &mut Vec<OsString>, file: &OsStr) {
     words.remove(at);
 }
 
-/// The words of a text: apart by blanks, which quotes and backslashes keep; from `#` at a word's begin on, a line is a remark.
+/// Splits a text into words at blanks outside of quotes and backslashes. `#` at the beginning of a word starts a
+/// comment.
 fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

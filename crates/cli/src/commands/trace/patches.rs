@@ -1,10 +1,10 @@
-//! `-P` and `-U`, in the order in which they are given: the later one holds.
+//! `-P` and `-U`, in the order in which they are given: the later one wins.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use dioptra_filters::MatchStyle;
 use dioptra_trace_recorder::{PatchError, PatchPatterns};
 
-/// The patterns' texts, and whether each is one of `-P`.
+/// The texts of the patterns; the flag is true for `-P`.
 #[derive(Clone, Debug, Default)]
 pub struct PatchTexts(Vec<(bool, String)>);
 
@@ -24,7 +24,7 @@ const OPTIONS: [(bool, &str, char, &str); 2] = [
 ];
 
 impl PatchTexts {
-    /// The patterns, in the given style.
+    /// Parses the patterns in the given style.
     pub fn parse(&self, style: MatchStyle) -> Result<PatchPatterns, PatchError> {
         let mut patterns = PatchPatterns::new(style);
         for (is_wanted, text) in &self.0 {

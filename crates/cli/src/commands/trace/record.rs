@@ -4,6 +4,7 @@ use super::patches::PatchTexts;
 use super::rules::RuleTexts;
 use super::selected::switch;
 use super::{summary, usage};
+use crate::exit::Exit;
 use crate::output::say;
 use dioptra_filters::{MatchStyle, RuleOption, parse_share, parse_size, parse_time};
 use dioptra_trace_recorder::{
@@ -15,7 +16,6 @@ use dioptra_tracelayout::directory;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Arguments of `dioptra trace record`.
@@ -43,13 +43,13 @@ pub struct Arguments {
     pub command: TracedCommand,
 }
 
-/// The depth to which uftrace records unless it is told: a higher limit asks for what is so here.
+/// uftrace's default limit of open calls. A higher `--max-stack` limits nothing here.
 const UFTRACES_MAX_STACK: u32 = 1024;
 
-/// What is to be run.
+/// The command to run.
 #[derive(clap::Args)]
 pub struct TracedCommand {
-    // `dioptra record` has it.
+    // Users of `dioptra record` may try `-o`.
     #[arg(short, long, hide = true, value_name = "FILE", value_parser = no_output)]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -60,14 +60,14 @@ pub struct TracedCommand {
     pub command: Vec<OsString>,
 }
 
-/// What is traced of a command, and how.
+/// The calls to trace of a command, and the way to trace them.
 #[derive(clap::Args)]
 pub struct Tracing {
     #[command(flatten)]
     patches: PatchTexts,
     #[command(flatten)]
     rules: RuleTexts,
-    /// What patterns are: regular expressions, a shell's patterns, or names as they are
+    /// Kind of patterns: regular expressions, a shell's patterns, or plain names
     #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
     style: MatchStyle,
     /// Leave out calls of libraries
@@ -85,7 +85,7 @@ pub struct Tracing {
     /// When memory is full: wait until it is written, or go on, and count what is lost
     #[arg(long, value_name = "block|drop", default_value = "block", value_parser = on_full)]
     on_full: OnFull,
-    /// What times are read from: the processor's counter, or the system's clock, with which calls take far longer; auto: the
+    /// Source of times: the processor's counter, or the system's clock, with which calls take far longer; auto: the
     /// counter where it can be trusted
     #[arg(long, value_name = "auto|tsc|mono", default_value = "auto", value_parser = clock)]
     clock: Clock,
@@ -102,7 +102,8 @@ pub struct Tracing {
     /// Record no events but those of -E
     #[arg(long)]
     no_event: bool,
-    /// Record an event nevertheless: linux:schedule, linux:sched-in or linux:sched-out (the same); linux:task-new, linux:task-exit or linux:task-name (the same)
+    /// Record an event nevertheless: linux:schedule, linux:sched-in or linux:sched-out (the same); linux:task-new,
+    /// linux:task-exit or linux:task-name (the same)
     #[arg(short = 'E', long, alias = "Event", value_name = "EVENT", value_parser = event)]
     event: Vec<Event>,
     /// Begin with tracing on or off; a trigger may switch it
@@ -111,17 +112,17 @@ pub struct Tracing {
     /// As --trace=off
     #[arg(long, hide = true)]
     disable: bool,
-    // uftrace's limit of the calls that are open at a time: levels, which `-D` counts from filters on.
+    // uftrace's limit of open calls. In contrast, `-D` counts levels from filters on.
     #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_stack: Option<u32>,
-    // What this asks for is so here; scripts may ask for it nevertheless.
+    // Changes nothing: dioptra always does what `--force` asks for, and uftrace's users may pass it.
     #[arg(long, hide = true)]
     force: bool,
     #[command(flatten)]
     absent: Absent,
 }
 
-/// What users of uftrace may ask for that there is not: said in place of a guess what else the words could mean.
+/// uftrace's options that dioptra lacks. Each has an error of its own, in place of clap's guess at another option.
 #[derive(clap::Args)]
 struct Absent {
     #[arg(short = 'A', long, hide = true, value_name = "SPEC", value_parser = no_arguments)]
@@ -210,7 +211,7 @@ fn style(word: &str) -> Result<MatchStyle, String> {
     MatchStyle::parse(word).ok_or_else(|| "use regex, glob or simple".to_owned())
 }
 
-/// An event that can be recorded.
+/// A kind of events that can be recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
     Schedule,
@@ -235,7 +236,7 @@ fn events_are() -> String {
     format!("the events are {}", EVENTS.map(|(name, _)| name).join(", "))
 }
 
-/// What times are read from.
+/// The source of times; `None` means automatic.
 #[derive(Clone, Copy, Debug)]
 struct Clock(Option<TraceClock>);
 
@@ -275,17 +276,17 @@ fn size(text: &str) -> Result<usize, String> {
     usize::try_from(size).map_err(|_| "is more than there can be".to_owned())
 }
 
-/// Short enough to be typed again.
+/// Returns a random seed that is short enough to be typed again.
 fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() & 0xffff_ffff
 }
 
-/// Lets the allocator ask for memory in larger pieces: a recording is short-lived, or it waits.
+/// Lets the allocator ask for memory in larger pieces, because a recording is short-lived, or it waits.
 fn ask_for_memory_seldom() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: numbers only, before other threads begin.
+    // SAFETY: passes numbers only, before other threads begin.
     unsafe {
-        // Threads that have an arena of their own ask for every few pages.
+        // Threads that have an arena of their own ask the kernel for every few pages.
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_TOP_PAD, 512 << 10);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 512 << 10);
@@ -293,7 +294,7 @@ fn ask_for_memory_seldom() {
     }
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let start = Instant::now();
     ask_for_memory_seldom();
     let spec = arguments
@@ -304,7 +305,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Err(status) => return Ok(status),
     };
     if !arguments.quiet {
-        // The command's last line may have no end.
+        // The command's last line may lack its newline.
         eprintln!();
     }
     summary::warnings(&outcome);
@@ -314,21 +315,21 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(exit_status(&outcome))
 }
 
-/// Traces, and tells why if that is not possible.
-pub fn trace(spec: TraceSpec) -> Result<TraceOutcome, ExitCode> {
+/// Records a trace. If that fails, prints the reason and returns the exit status.
+pub fn trace(spec: TraceSpec) -> Result<TraceOutcome, Exit> {
     record(spec).map_err(|error| {
         say!("{error}");
-        ExitCode::from(error.exit_code())
+        Exit::from(&error)
     })
 }
 
-/// The status that passes the command's on.
-pub fn exit_status(outcome: &TraceOutcome) -> ExitCode {
-    ExitCode::from(outcome.status.map_or(0, |status| status.exit_code()))
+/// Returns the command's exit status.
+pub fn exit_status(outcome: &TraceOutcome) -> Exit {
+    outcome.status.map_or(Exit::Done, Exit::from)
 }
 
 impl Tracing {
-    /// Whether tracing can begin switched off: everything is recorded, and readers leave out what comes before.
+    /// Checks whether tracing can begin switched off: everything is recorded, and readers leave out the beginning.
     fn check_off(&self) -> anyhow::Result<()> {
         let has = |word: &str| {
             let mut texts = self.rules.texts().iter();
@@ -347,7 +348,7 @@ impl Tracing {
         Ok(())
     }
 
-    /// Returns the rules, among them a limit of levels for `--max-stack`, unless `-D` gives a lower one.
+    /// Returns the rules. `--max-stack` adds a limit of levels, unless `-D` gives a lower one.
     fn limited_rules(&self) -> Vec<(RuleOption, String)> {
         let mut rules = self.rules.texts().to_vec();
         match self.max_stack {
@@ -369,7 +370,7 @@ impl Tracing {
         rules
     }
 
-    /// The recording that is asked for.
+    /// Returns the recording that the arguments ask for.
     pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
         let rules = self.limited_rules();
         let selector = RuleSelector::new(Choice {

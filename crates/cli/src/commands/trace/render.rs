@@ -1,4 +1,4 @@
-//! Times and names as the trace's texts show them.
+//! Texts of times and names in traces.
 
 mod output;
 
@@ -12,7 +12,7 @@ use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The digits of 00 to 99.
+/// The two digits of each number from 00 to 99.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
@@ -23,7 +23,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Writes a number's digits so that they end before `end`, and returns where they begin.
+/// Writes a number's digits so that they end before `end`, and returns the index of the first digit.
 #[inline]
 fn put_digits(buffer: &mut [u8; 32], end: usize, mut number: u64) -> usize {
     let mut at = end;
@@ -50,7 +50,7 @@ pub fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
     out.extend_from_slice(&digits[at.min(32 - width.min(32))..]);
 }
 
-/// Adds a number of thousandths: `12.345`.
+/// Adds a number of thousandths, such as `12.345`.
 #[inline]
 pub fn push_thousandths(out: &mut Vec<u8>, number: u64) {
     let mut digits = [b' '; 32];
@@ -69,10 +69,10 @@ pub fn push_three(out: &mut Vec<u8>, number: u64) {
     out.push(b'0' + (number % 10) as u8);
 }
 
-/// Whether durations are in ticks of a clock of which nobody knows how long they are.
+/// Whether durations are in clock ticks of unknown length.
 static IN_TICKS: AtomicBool = AtomicBool::new(false);
 
-/// Durations are shown as ticks from now on: the recorder was killed before it had read its clock twice.
+/// Shows durations as ticks from now on, for traces whose recorder was killed before it had read its clock twice.
 pub fn show_ticks() {
     IN_TICKS.store(true, Ordering::Relaxed);
 }
@@ -82,7 +82,7 @@ pub fn shows_ticks() -> bool {
     IN_TICKS.load(Ordering::Relaxed)
 }
 
-/// How many columns a duration has.
+/// The columns that a duration takes.
 pub const DURATION: usize = 10;
 
 /// Adds a duration in [`DURATION`] columns: `   1.234 us`, rounded down; in ticks, `   1234 tk`.
@@ -108,7 +108,7 @@ pub fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
     out.extend_from_slice(*name);
 }
 
-/// A duration without blanks in front.
+/// Returns a duration without blanks in front.
 pub fn duration(nanoseconds: u64) -> String {
     let mut out = Vec::with_capacity(DURATION);
     push_duration(&mut out, nanoseconds);
@@ -132,7 +132,8 @@ pub fn push_right(out: &mut Vec<u8>, text: &str, width: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Where a function is in its module's file, or in memory if it is in none; nothing for library calls and events.
+/// Returns a function's address in its module's file, or in memory if it has no module. Library calls and events have
+/// none.
 pub fn address(entry: &FunctionEntry) -> String {
     match entry.kind {
         FunctionKind::Function | FunctionKind::Address => format!("{:x}", entry.place),
@@ -140,7 +141,7 @@ pub fn address(entry: &FunctionEntry) -> String {
     }
 }
 
-/// Functions as they are shown.
+/// The shown texts of functions.
 pub struct Labels<'n, 't> {
     names: &'n FunctionNames<'t>,
     with_library: bool,
@@ -148,7 +149,7 @@ pub struct Labels<'n, 't> {
 }
 
 impl<'n, 't> Labels<'n, 't> {
-    /// With the module of library functions behind their names, if that is asked for.
+    /// Makes labels. `with_library` adds the module's name behind library functions.
     pub fn new(names: &'n FunctionNames<'t>, with_library: bool) -> Labels<'n, 't> {
         Labels {
             names,
@@ -157,19 +158,19 @@ impl<'n, 't> Labels<'n, 't> {
         }
     }
 
-    /// The file name of its module.
+    /// Returns the file name of the function's module.
     pub fn module(&self, function: u32) -> &'t str {
         self.names.module(function)
     }
 
-    /// A function's name; control characters are spelled out.
+    /// Returns the function's name, with control characters spelled out.
     #[inline]
     pub fn get(&mut self, function: u32) -> &str {
         let Label { text, name } = self.label(function);
         text.get(..*name).unwrap_or(text)
     }
 
-    /// A call of it: its name and `()`, or its name with its parameters if these are shown.
+    /// Returns the text of a call: the name with its parameters if these are shown, else the name and `()`.
     #[inline]
     pub fn call(&mut self, function: u32) -> &str {
         &self.label(function).text
@@ -177,7 +178,7 @@ impl<'n, 't> Labels<'n, 't> {
 
     #[inline]
     fn label(&mut self, function: u32) -> &Label {
-        // A damaged record may name any id; those beyond the table are the one that is no function.
+        // A damaged record may name any id; ids beyond the table are shown as id 0, which is no function.
         let known = (function as usize) < self.made.len();
         let function = if known { function } else { 0 };
         let names = self.names;
@@ -204,15 +205,15 @@ impl<'n, 't> Labels<'n, 't> {
     }
 }
 
-/// A function as it is shown.
+/// The shown texts of one function.
 struct Label {
-    /// A call of it.
+    /// The text of a call.
     text: Box<str>,
-    /// How much of it is its name.
+    /// The bytes of `text` that are the name.
     name: usize,
 }
 
-/// Where functions are written, as `FILE:LINE`; looked for when it is asked for.
+/// The source lines of functions as `FILE:LINE`, looked up on first use.
 pub struct Sources<'n, 't> {
     names: &'n FunctionNames<'t>,
     found: Vec<Option<Option<Box<str>>>>,
@@ -226,7 +227,7 @@ impl<'n, 't> Sources<'n, 't> {
         }
     }
 
-    /// Of one function; none if that is not known.
+    /// Returns the source line of a function, if it is known.
     pub fn get(&mut self, function: u32) -> Option<&str> {
         let found = self.found.get_mut(function as usize)?;
         let names = self.names;
@@ -238,7 +239,7 @@ impl<'n, 't> Sources<'n, 't> {
     }
 }
 
-/// How text is written.
+/// Output styles of text.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
     /// As it is
@@ -262,7 +263,7 @@ pub struct Color {
 }
 
 impl Color {
-    /// Whether to; pages have them unless they are refused.
+    /// Returns whether to use colours. Pages have colours unless the user refuses them.
     pub fn is_wanted(&self, as_page: bool) -> anyhow::Result<bool> {
         if self.color == "auto" && as_page {
             return Ok(true);
@@ -281,14 +282,14 @@ impl Color {
     }
 }
 
-/// Escape sequences of [`dioptra_filters::COLORS`], in their order.
+/// The escape sequences of [`dioptra_filters::COLORS`], in the same order.
 pub const COLORS: [&str; 8] = [
     "\x1b[91m", "\x1b[32m", "\x1b[94m", "\x1b[33m", "\x1b[95m", "\x1b[36m", "\x1b[1m", "\x1b[90m",
 ];
-/// Back to no colour.
+/// The escape sequence that ends a colour.
 pub const RESET: &str = "\x1b[0m";
 
-/// The colour of a duration: nothing for less than 10 µs.
+/// Returns the colour of a duration; there is none below 10 µs.
 pub fn duration_color(nanoseconds: u64) -> Option<&'static str> {
     match nanoseconds {
         0..10_000 => None,

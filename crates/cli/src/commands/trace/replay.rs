@@ -6,6 +6,7 @@ mod lines;
 use super::fields;
 use super::render::{Color, Labels, Output, Sources, Style, title};
 use super::selected::{Data, Naming, Selected, facts};
+use crate::exit::Exit;
 use dioptra_calls::{
     Ahead, CallEnding, CallPaths, FunctionNames, OpenCalls, ShownStep, ThreadCpus, View,
     ViewLosses, ahead,
@@ -13,7 +14,6 @@ use dioptra_calls::{
 use dioptra_tables::{Facts, Severity};
 use dioptra_tracelayout::EventPlace;
 use std::io;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra trace replay`.
 #[derive(clap::Args)]
@@ -38,10 +38,10 @@ pub struct Arguments {
     pub show: Showing,
 }
 
-/// How calls are shown.
+/// Arguments about the form of shown calls.
 #[derive(clap::Args)]
 pub struct Showing {
-    /// What stands before each line [default: duration,tid; with -r elapsed or time, too]
+    /// Columns before each line [default: duration,tid; with -r elapsed or time, too]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
     /// A line for each entry and exit, with their numbers
@@ -50,7 +50,7 @@ pub struct Showing {
     /// Each thread in a column of its own
     #[arg(long)]
     column_view: bool,
-    /// How many levels lie between columns
+    /// Number of levels between columns
     #[arg(long, value_name = "N", default_value_t = 8)]
     column_offset: usize,
     /// An empty line where the thread changes
@@ -76,7 +76,7 @@ pub struct Showing {
 }
 
 impl Showing {
-    /// Whether it is possible, before anything takes time.
+    /// Checks the arguments before any work that takes time.
     pub fn check(&self) -> anyhow::Result<()> {
         fields::parse(
             self.output_fields.as_deref(),
@@ -88,7 +88,7 @@ impl Showing {
     }
 }
 
-/// What may stand before a line.
+/// The columns that may stand before a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Duration,
@@ -115,8 +115,8 @@ impl Field {
         ("cpu", Field::Cpu, " CPU"),
     ];
 
-    /// Those that are shown if no others are asked for; in a range of times, which are times since the start or not, one
-    /// wants to know where in it a line is.
+    /// Returns the default columns. A range of times adds a column for the moment of each line: elapsed time if the
+    /// range is in times since the start, else timestamps.
     pub fn usual(is_range_elapsed: Option<bool>) -> &'static [Field] {
         match is_range_elapsed {
             None => &[Field::Duration, Field::Tid],
@@ -131,7 +131,7 @@ impl Field {
     }
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let fields = fields::parse(
         arguments.show.output_fields.as_deref(),
         Field::usual(arguments.selected.is_range_elapsed()),
@@ -166,17 +166,17 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     replay.out.finish()?;
     replay_facts(&view, &names, &losses).write_text(&mut io::stderr().lock())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// What the reader of a replay has to know.
+/// Returns the diagnostics of a replay.
 pub fn replay_facts(view: &View<'_>, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
     let mut facts = facts(view.trace(), names, losses);
     sampled_fact(view, names, &mut facts);
     facts
 }
 
-/// Says that sampling left calls out while they were recorded.
+/// Adds the diagnostic that sampling left calls out while they were recorded.
 fn sampled_fact(view: &View<'_>, names: &FunctionNames<'_>, facts: &mut Facts) {
     const MOST: usize = 3;
     let counted = view.counted();
@@ -193,17 +193,17 @@ fn sampled_fact(view: &View<'_>, names: &FunctionNames<'_>, facts: &mut Facts) {
     facts.add(Severity::Info, "sampled", text, each.len());
 }
 
-/// What is kept of a thread.
+/// The state of a thread during a replay.
 struct Thread<'v> {
-    /// Open calls: function and whether its beginning was shown.
+    /// The functions of the open calls.
     open: OpenCalls<u32>,
     /// Calls that are open at the end, the innermost first, by call stack.
     remaining: Vec<Vec<u32>>,
-    /// The time of its last line.
+    /// The time of the thread's last line.
     last: Option<u64>,
     column: Option<usize>,
     cpus: ThreadCpus<'v>,
-    /// If a backtrace was asked for.
+    /// The call paths, if a backtrace was asked for.
     paths: Option<CallPaths<'v>>,
 }
 
@@ -220,18 +220,18 @@ impl<'v> Thread<'v> {
     }
 }
 
-/// The lines of a replay, made one after the other.
+/// The maker of a replay's lines, one after the other.
 pub struct Replay<'v, 'n, 't> {
     view: &'v View<'t>,
     fields: Vec<Field>,
     labels: Labels<'n, 't>,
     sources: Option<Sources<'n, 't>>,
-    /// The id from which on ids are events'.
+    /// The first id that stands for an event instead of a function.
     first_event: u32,
     colors: Vec<Option<usize>>,
     color: bool,
     threads: Vec<Thread<'v>>,
-    /// With columns: how many levels lie between them.
+    /// The number of levels between columns, if each thread has a column of its own.
     column: Option<usize>,
     columns: usize,
     task_newline: bool,
@@ -239,13 +239,13 @@ pub struct Replay<'v, 'n, 't> {
     merge: bool,
     last_place: Option<usize>,
     number: u64,
-    /// If it is there, lines are not indented: by how much they would be, each line, is added here.
+    /// If `Some`, lines are not indented; each line's indentation in blanks is added here instead.
     pub indents: Option<Vec<u32>>,
     pub out: Output,
 }
 
 impl<'v, 'n, 't> Replay<'v, 'n, 't> {
-    /// Of what a view shows, with these fields.
+    /// Makes the replay of a view, with these fields.
     pub fn new(
         view: &'v View<'t>,
         names: &'n FunctionNames<'t>,
@@ -287,7 +287,8 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
         Ok(())
     }
 
-    /// The lines of what is shown next; `peek` tells what comes behind it. Returns whether that is in them, too.
+    /// Writes the lines of the next step. `peek` returns the step behind it. Returns whether the lines cover that step,
+    /// too.
     #[inline]
     pub fn step<'s>(
         &mut self,
@@ -370,7 +371,7 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
         }
     }
 
-    /// The fields' headings.
+    /// Returns the headings of the fields.
     pub fn headings(&self) -> String {
         let headings: Vec<&str> = self.fields.iter().map(|field| field.heading()).collect();
         let source = match self.sources {
@@ -380,7 +381,7 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
         format!("#{}   FUNCTION{source}", headings.join(" "))
     }
 
-    /// The calls that are open at the end.
+    /// Writes the calls that are open at the end.
     pub fn remaining(&mut self) {
         let title = match self.view.range().stop {
             None => "dioptra stopped tracing with remaining functions",

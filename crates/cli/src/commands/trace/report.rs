@@ -1,4 +1,4 @@
-//! `dioptra trace report`: how often functions were called and how long they took.
+//! `dioptra trace report`: the number of calls and the times of each function.
 
 mod cpus;
 mod diff;
@@ -9,6 +9,7 @@ use super::render::{Output, Sources, duration, push_duration, push_number, title
 use super::selected::{Data, Naming, Selected, facts};
 use super::summary::number_of;
 use super::usage;
+use crate::exit::Exit;
 use crate::output::say;
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::{
@@ -23,7 +24,6 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// Arguments of `dioptra trace report`.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub struct Arguments {
     pub selected: Selected,
     #[command(flatten)]
     pub naming: Naming,
-    /// What is shown of each function [default: total,self,call]
+    /// Columns of each function [default: total,self,call]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
     /// Sort by these keys, the largest first [default: total; with --avg-total or --avg-self, avg]
@@ -62,7 +62,7 @@ pub struct Arguments {
     /// Compare with another trace: what is there more than in this one
     #[arg(long, value_name = "DIR")]
     diff: Option<PathBuf>,
-    /// How differences are shown: [no-]abs, [no-]percent, compact or full
+    /// Form of differences: [no-]abs, [no-]percent, compact or full
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     diff_policy: Vec<String>,
     /// With --diff: sort by this trace (0), the other one (1) or the difference (2)
@@ -74,30 +74,30 @@ pub struct Arguments {
     /// Show where functions are written
     #[arg(long)]
     srcline: bool,
-    /// How to show the table
+    /// Output format
     #[arg(long, value_name = "text|csv|json|html", default_value = "text")]
     format: String,
 }
 
-/// A function's row.
+/// A row of the table: a function, or several of one name.
 pub struct Row {
     pub name: String,
     size: Option<u64>,
     source: Option<String>,
     pub times: FunctionTimes,
-    /// How its executions were chosen, if it is sampled.
+    /// The way in which executions were sampled, if they were.
     sampling: Option<SampleKind>,
 }
 
 impl Row {
-    /// Adds another function of the same name.
+    /// Adds the numbers of another function of the same name.
     fn merge(&mut self, other: &Row) {
         self.times.merge(&other.times);
         self.size = self.size.max(other.size);
     }
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let averages = arguments.avg_total || arguments.avg_self;
     if averages && (arguments.task || arguments.output_fields.is_some()) {
         let instead = if arguments.task { "--task" } else { "-f" };
@@ -148,10 +148,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// The sums of a view, with what the fields and keys need.
+/// Returns the sums of a view; CPUs are included if fields or keys need them.
 fn sums(view: &View<'_>, fields: &[Field], keys: &[Key]) -> Statistics {
     let with_cpus =
         fields.iter().any(|field| field.is_of_cpus()) || keys.iter().any(|key| key.is_of_cpus());
@@ -166,8 +166,8 @@ fn sums(view: &View<'_>, fields: &[Field], keys: &[Key]) -> Statistics {
     statistics_with_cpus(view)
 }
 
-/// One row a name: functions of one name, such as local copies of an inline function, stay apart by their ids, library
-/// calls of several modules are one.
+/// Makes a row for each function. Functions of one name, such as local copies of an inline function, stay apart by
+/// their ids. Library calls of several modules share a row.
 pub fn rows(
     sums: &Statistics,
     names: &FunctionNames<'_>,
@@ -191,7 +191,7 @@ pub fn rows(
     rows.collect()
 }
 
-/// Adds up rows of equal names.
+/// Merges rows of equal names.
 fn folded(rows: Vec<Row>) -> Vec<Row> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut folded: Vec<Row> = Vec::with_capacity(rows.len());
@@ -210,7 +210,7 @@ fn folded(rows: Vec<Row>) -> Vec<Row> {
     folded
 }
 
-/// Gives functions whose shown names are equal longer ones: with template arguments, in full, or with their modules.
+/// Gives functions whose shown names are equal longer names: with template arguments, in full, or with their modules.
 pub fn tell_apart(rows: &mut [Row], names: &FunctionNames<'_>) {
     for detail in 1..4 {
         let mut counts: HashMap<String, usize> = HashMap::new();
@@ -229,7 +229,7 @@ pub fn tell_apart(rows: &mut [Row], names: &FunctionNames<'_>) {
     }
 }
 
-/// Returns what is to be said of calls that are open at the end of what is shown.
+/// Returns the sentence about calls that are open at the end of the shown range.
 pub fn open_calls(view: &View<'_>, open: u64) -> String {
     let calls = number_of(open, "call");
     match view.range().stop {
@@ -240,7 +240,7 @@ pub fn open_calls(view: &View<'_>, open: u64) -> String {
     }
 }
 
-/// What the reader of these rows has to know.
+/// Returns the diagnostics of these rows.
 pub fn report_facts(
     view: &View<'_>,
     names: &FunctionNames<'_>,
@@ -301,7 +301,8 @@ pub fn report_facts(
     facts
 }
 
-/// Says that functions are missing of which no execution was chosen; `counted` has all executions and the chosen ones.
+/// Adds the diagnostic about functions of which no execution was chosen. `counted` has all executions and the chosen
+/// ones.
 fn unseen_fact(
     id: &str,
     counted: &BTreeMap<u32, (u64, u64)>,
@@ -332,13 +333,13 @@ fn unseen_fact(
     );
 }
 
-/// Whether only calls that were slower than others are in a row's numbers.
+/// Returns whether a row's numbers come only from calls that were slower than others.
 fn is_slowest(row: &Row) -> bool {
     row.sampling == Some(SampleKind::Tail)
 }
 
-/// The sums of a row as they are shown: total, self, calls, each with the error of an estimate. Slow calls estimate nothing
-/// of the others.
+/// Returns a row's sums as they are shown: total, self, calls, each with its standard error if it is known. Returns
+/// `None` for a row that is not sampled, and for a row of slow calls alone, which say nothing about other calls.
 fn estimates(row: &Row) -> Option<[(f64, Option<f64>); 3]> {
     let sampled = row.times.sampled.as_ref()?;
     if is_slowest(row) && sampled.calls.value == row.times.calls as f64 {
@@ -363,7 +364,7 @@ fn heading(fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
 }
 
 fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
-    // Names alone are for scripts.
+    // Scripts ask for names alone, so there is no heading then.
     if !fields.is_empty() {
         heading(fields, srcline, out);
     }
@@ -377,7 +378,7 @@ fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// A row's fields.
+/// Adds a row's fields.
 pub fn push_fields(row: &Row, fields: &[Field], out: &mut Vec<u8>) {
     for field in fields {
         out.extend_from_slice(b"  ");
@@ -385,7 +386,7 @@ pub fn push_fields(row: &Row, fields: &[Field], out: &mut Vec<u8>) {
     }
 }
 
-/// A row's function, and what is to be known of estimates.
+/// Adds a row's function, with the errors of estimates.
 pub fn push_name(row: &Row, out: &mut Vec<u8>) {
     out.extend_from_slice(b"  ");
     out.extend_from_slice(escape(&row.name).as_bytes());
@@ -448,7 +449,7 @@ fn table(rows: &[Row], fields: &[Field], srcline: bool) -> anyhow::Result<Table>
     Ok(table)
 }
 
-/// A duration with a sign, in ten columns or more.
+/// Formats a duration with a sign, in ten columns or more.
 fn signed_duration(nanoseconds: i128) -> String {
     let sign = if nanoseconds < 0 { '-' } else { '+' };
     let magnitude = u64::try_from(nanoseconds.unsigned_abs()).unwrap_or(u64::MAX);

@@ -3,8 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use dioptra_filters::{MatchStyle, RuleOption, Rules, SyntaxError};
 
-/// Filters, triggers and limits, in the order in which they are given: the later one of two that contradict each other
-/// holds.
+/// Filters, triggers and limits, in the order in which they are given. The later one of two contradicting rules wins.
 #[derive(Clone, Debug, Default)]
 pub struct RuleTexts(Vec<(RuleOption, String)>);
 
@@ -69,7 +68,7 @@ const OPTIONS: [(RuleOption, &str, char, &str, &str); 9] = [
 ];
 
 impl RuleTexts {
-    /// The rules, patterns in the given style.
+    /// Parses the rules, with patterns in the given style.
     pub fn parse(&self, style: MatchStyle) -> Result<Rules, SyntaxError> {
         let mut rules = Rules::new(style);
         for (option, text) in &self.0 {
@@ -78,12 +77,12 @@ impl RuleTexts {
         Ok(rules)
     }
 
-    /// The options and their texts, in the order in which they are given.
+    /// Returns the options and their texts, in the order in which they are given.
     pub fn texts(&self) -> &[(RuleOption, String)] {
         &self.0
     }
 
-    /// Whether any rule is about source files.
+    /// Returns whether any rule is about source files.
     pub fn have_locations(&self) -> bool {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! Which trace, and what of it: arguments of all commands that show calls.
+//! Arguments of all commands that show calls: the trace, and the part of it to show.
 
 use super::render::show_ticks;
 use super::rules::RuleTexts;
@@ -15,7 +15,7 @@ use dioptra_tracedata::{RecordingEnd, Trace};
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};
 
-/// Which trace.
+/// Arguments that name the trace.
 #[derive(clap::Args)]
 pub struct Data {
     /// The trace's directory
@@ -25,7 +25,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Opens it. As uftrace does, the current directory is taken if it is a trace and nothing else is named.
+    /// Opens the trace. As in uftrace, the default is the current directory if it is a trace and there is no default
+    /// trace.
     pub fn open(&self) -> anyhow::Result<Trace> {
         let default = Path::new(directory::DEFAULT);
         let here = Path::new(directory::INFO);
@@ -36,7 +37,7 @@ impl Data {
     }
 }
 
-/// Opens a trace; of one whose clock's ticks nobody has measured durations are shown in ticks.
+/// Opens a trace. If nobody has measured its clock's ticks, durations are shown in ticks from now on.
 fn open(folder: &Path) -> anyhow::Result<Trace> {
     let trace = Trace::open(folder)?;
     if counts_ticks(&trace) {
@@ -45,15 +46,15 @@ fn open(folder: &Path) -> anyhow::Result<Trace> {
     Ok(trace)
 }
 
-/// Returns whether nobody knows how long the ticks of a trace's clock are.
+/// Returns whether the length of the trace's clock ticks is unknown.
 fn counts_ticks(trace: &Trace) -> bool {
     !trace.clock().is_measured() && trace.info().clock.source != "monotonic"
 }
 
-/// How names are shown.
+/// Arguments about the names of functions.
 #[derive(Clone, clap::Args)]
 pub struct Naming {
-    /// How C++ and Rust names are shown; simple is without parameters and template arguments
+    /// Form of C++ and Rust names; simple is without parameters and template arguments
     #[arg(long, value_name = "full|simple|no", default_value = "simple", value_parser = demangle)]
     demangle: Demangle,
     #[command(flatten)]
@@ -61,7 +62,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The names of a trace's functions.
+    /// Returns the names of a trace's functions.
     pub fn names<'t>(&self, trace: &'t Trace) -> anyhow::Result<FunctionNames<'t>> {
         let options = self.symbols.add_to(SymbolOptions::default())?;
         Ok(FunctionNames::new(trace, options, self.demangle))
@@ -69,13 +70,13 @@ impl Naming {
 }
 
 impl Naming {
-    /// What finds names of files.
+    /// Returns the finder of names in files.
     pub fn symbolizer(&self) -> anyhow::Result<Symbolizer> {
         let options = self.symbols.add_to(SymbolOptions::default())?;
         Ok(Symbolizer::new(options))
     }
 
-    /// A name in the chosen style, from the programmer's and the symbol table's.
+    /// Returns a name in the chosen style. `full` is the programmer's name, and `raw` is the symbol table's.
     pub fn shown(&self, full: &str, raw: &str) -> String {
         self.demangle.shown(full, raw)
     }
@@ -92,12 +93,12 @@ fn demangle(word: &str) -> Result<Demangle, String> {
     }
 }
 
-/// What of it.
+/// Arguments that choose the calls and events to show.
 #[derive(clap::Args)]
 pub struct Selected {
     #[command(flatten)]
     rules: RuleTexts,
-    /// What patterns are: regular expressions, a shell's patterns, or names as they are
+    /// Kind of patterns: regular expressions, a shell's patterns, or plain names
     #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
     style: MatchStyle,
     /// Begin with tracing on or off; a trigger may switch it
@@ -122,13 +123,14 @@ pub struct Selected {
     pub extent: Extent,
 }
 
-/// What of it that no rule says: arguments also of the command that records before it shows.
+/// The choices that are no rules. Commands that record and then show also have these arguments.
 #[derive(Clone, clap::Args)]
 pub struct Extent {
     /// Show these threads only
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Show what happened between two moments: timestamps (seconds), or times since the start if they have a unit; either may be missing
+    /// Show what happened between two moments: timestamps (seconds), or times since the start if they have a unit;
+    /// either may be missing
     #[arg(
         short = 'r',
         long,
@@ -142,7 +144,7 @@ pub struct Extent {
     /// Show events outside of recorded calls, too
     #[arg(long)]
     event_full: bool,
-    // What these leave out is not in a trace; scripts may ask for it nevertheless.
+    // Options about data that no trace has; uftrace's users may pass them nevertheless.
     #[arg(long, hide = true)]
     kernel_full: bool,
     #[arg(long, hide = true)]
@@ -155,18 +157,19 @@ fn style(word: &str) -> Result<MatchStyle, String> {
     MatchStyle::parse(word).ok_or_else(|| "use regex, glob or simple".to_owned())
 }
 
-/// `on` or `off`.
+/// Parses `on` or `off`.
 pub fn switch(word: &str) -> Result<bool, String> {
     parse_bool(word).ok_or_else(|| "use on or off".to_owned())
 }
 
 impl Selected {
-    /// The view of those who sum calls, whose warnings are told on standard error.
+    /// Returns the view for commands that sum calls. Prints its warnings to standard error.
     pub fn view<'t>(&self, names: &FunctionNames<'t>) -> anyhow::Result<View<'t>> {
         self.select(names, false)
     }
 
-    /// As [`Selected::view`], with what became of the threads: for those who show one call after the other.
+    /// Returns the view of [`Selected::view`] with the events of threads, for commands that show one call after the
+    /// other.
     pub fn view_with_tasks<'t>(&self, names: &FunctionNames<'t>) -> anyhow::Result<View<'t>> {
         self.select(names, !self.no_event)
     }
@@ -204,13 +207,13 @@ impl Selected {
 }
 
 impl Selected {
-    /// Whether a range of times is asked for, and as times since the start.
+    /// Returns whether the range of times is in times since the start; `None` without a range.
     pub fn is_range_elapsed(&self) -> Option<bool> {
         let range = self.extent.time_range.as_ref()?;
         Some(range.ends_with(|c: char| c.is_ascii_alphabetic()) || range.contains("s~"))
     }
 
-    /// Which periods without a CPU to show.
+    /// Returns the kinds of periods without a CPU to show.
     fn scheduling(&self) -> Scheduling {
         let wanted = !self.no_sched && !self.no_event;
         Scheduling {
@@ -222,7 +225,7 @@ impl Selected {
     }
 }
 
-/// A range as the user writes it, `first` the trace's first moment.
+/// Parses a range of times; `first` is the trace's first moment.
 fn time_range(text: &str, first: u64) -> Result<TimeRange, String> {
     let (start, stop) = text
         .split_once('~')
@@ -237,7 +240,7 @@ fn time_range(text: &str, first: u64) -> Result<TimeRange, String> {
     }
 }
 
-/// A timestamp in seconds, or a time since `first` if it has a unit.
+/// Parses a timestamp in seconds, or a time since `first` if it has a unit.
 fn moment(text: &str, first: u64) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -262,7 +265,7 @@ fn moment(text: &str, first: u64) -> Result<Option<u64>, String> {
     ))
 }
 
-/// What the reader of calls has to know: what is missing, damaged or not as it should be.
+/// Returns the diagnostics of calls: missing or damaged records, and limits of the recording.
 pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
     let mut facts = Facts::new();
     trace_facts(trace, &mut facts);
@@ -363,7 +366,7 @@ pub fn tracer_waits(ending: &RecordingEnd) -> Option<String> {
     ))
 }
 
-/// What is to be known of the files, whatever is asked of them.
+/// Adds the diagnostics of a trace's files, which hold for every command.
 pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
     const MOST: usize = 5;
     for damage in trace.damage().iter().take(MOST) {

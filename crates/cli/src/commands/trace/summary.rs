@@ -1,4 +1,4 @@
-//! What `dioptra trace record` says at its end.
+//! Messages at the end of `dioptra trace record`.
 
 use super::selected::tracer_waits;
 use crate::commands::record::bytes;
@@ -12,10 +12,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// Traces up to this size are read again to count their calls: it takes a moment only.
+/// The largest trace, in bytes, that is read again to count its calls; that takes a moment only.
 const READ_AT_ONCE: u64 = 64 << 20;
 
-/// Tells, on standard error, what is lost and what is not as it was asked for.
+/// Writes losses and other warnings to standard error.
 pub fn warnings(outcome: &TraceOutcome) {
     for text in outcome.notes.iter().chain(&outcome.warnings) {
         say!("{text}");
@@ -52,7 +52,7 @@ pub fn warnings(outcome: &TraceOutcome) {
     }
 }
 
-/// Writes the figures to standard error. They are a courtesy: what fails here is no failure of the recording.
+/// Writes the figures to standard error. A failure here is no failure of the recording.
 pub fn write(outcome: &TraceOutcome, folder: &Path, time: Duration) {
     let figures = Trace::open(folder)
         .context("reading it again")
@@ -66,7 +66,8 @@ pub fn write(outcome: &TraceOutcome, folder: &Path, time: Duration) {
     }
 }
 
-/// `2692538 calls of 2 functions in 0.08 s, 15.4 MiB (6.0 bytes a call), 0 lost: dioptra.trace`, and what was patched.
+/// Returns the line of figures and the line about patched functions. The first is such as `2692538 calls of 2 functions
+/// in 0.08 s, 15.4 MiB (6.0 bytes a call), 0 lost: dioptra.trace`.
 fn figures(trace: &Trace, outcome: &TraceOutcome, time: Duration) -> [String; 2] {
     let size = trace.record_bytes();
     let mut text = String::new();
@@ -120,7 +121,7 @@ fn figures(trace: &Trace, outcome: &TraceOutcome, time: Duration) -> [String; 2]
     [text, patches]
 }
 
-/// Returns a number of things: `1 call`, `2 calls`.
+/// Formats a number of things, such as `1 call` or `2 calls`.
 pub fn number_of(number: u64, thing: &str) -> String {
     match number {
         1 => format!("1 {thing}"),
@@ -128,7 +129,7 @@ pub fn number_of(number: u64, thing: &str) -> String {
     }
 }
 
-/// How many calls began, and of how many functions.
+/// Returns the number of calls that began, and the number of functions that were called.
 fn count(trace: &Trace) -> (u64, usize) {
     let mut calls = 0;
     let mut called = vec![false; trace.function_count()];

@@ -2,21 +2,21 @@
 
 use dioptra_calls::{Statistics, View};
 
-/// The times of a thread, of all programs that it ran one after the other.
+/// The times of a thread, over all programs that it ran one after the other.
 pub struct ThreadTimes<'t> {
     pub pid: u32,
     pub tid: u32,
-    /// Time within shown calls.
+    /// The nanoseconds within shown calls.
     pub total: u64,
-    /// Of it, that with a CPU.
+    /// The part of `total` in which the thread had a CPU.
     pub self_time: u64,
-    /// How many calls were shown.
+    /// The number of shown calls.
     pub calls: u64,
-    /// Its last name.
+    /// The thread's last name.
     pub name: &'t str,
 }
 
-/// Those of all threads, in the order in which they came.
+/// Returns the times of all threads, in the order of their first streams.
 pub fn threads<'t>(view: &View<'t>, sums: &Statistics) -> Vec<ThreadTimes<'t>> {
     let mut threads: Vec<ThreadTimes<'_>> = Vec::new();
     for sum in &sums.streams {

@@ -21,13 +21,13 @@ use super::graph::{self, Lines};
 use super::replay::Field;
 use super::selected::{Data, Naming, Selected};
 use super::{fields, usage};
-use app::{App, Browsed, ReportOptions, Wanted};
+use crate::exit::Exit;
+use app::{App, Browsed, ReportOptions, ScreenAction};
 use dioptra_calls::call_tree;
 use draw::Look;
 use keys::Command;
 use ratatui_crossterm::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind};
 use std::io::{self, IsTerminal};
-use std::process::ExitCode;
 use std::time::Duration;
 use terminal::{Screen, Signals};
 
@@ -48,7 +48,7 @@ pub struct Arguments {
     selected: Selected,
     #[command(flatten)]
     naming: Naming,
-    /// What stands before each line [default: total; with --report total,self,call]
+    /// Columns before each line [default: total; with --report total,self,call]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
     /// Begin with the report
@@ -59,7 +59,7 @@ pub struct Arguments {
     sort: Option<String>,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let fields_text = arguments.output_fields.as_deref();
     let (graph_text, report_text) = match arguments.report {
         true => (None, fields_text),
@@ -92,25 +92,25 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     browse(&mut app, first, folder)
 }
 
-/// Shows the browser until its user has seen enough.
-fn browse(app: &mut App<'_, '_>, first: Option<Command>, folder: &str) -> anyhow::Result<ExitCode> {
+/// Shows the browser until its user quits.
+fn browse(app: &mut App<'_, '_>, first: Option<Command>, folder: &str) -> anyhow::Result<Exit> {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let look = Look { colored: !refused };
     let signals = Signals::new()?;
     let mut screen = Screen::new()?;
-    let mut wanted = first.map_or(Wanted::Draw, |command| app.take(command));
+    let mut wanted = first.map_or(ScreenAction::Draw, |command| app.take(command));
     loop {
-        match std::mem::replace(&mut wanted, Wanted::Draw) {
-            Wanted::Draw => {}
-            Wanted::Redraw => screen.again()?,
-            Wanted::Wait(what) => {
+        match std::mem::replace(&mut wanted, ScreenAction::Draw) {
+            ScreenAction::Draw => {}
+            ScreenAction::Redraw => screen.again()?,
+            ScreenAction::Wait(what) => {
                 app.message = what.to_owned();
                 draw(app, look, &mut screen)?;
                 app.message.clear();
                 wanted = app.finish();
                 continue;
             }
-            Wanted::Edit(file, line) => {
+            ScreenAction::Edit(file, line) => {
                 let edited = match editor::find(&file, line, folder) {
                     Ok(path) => screen.without(|| editor::edit(&path, line))?,
                     Err(why) => Err(why),
@@ -118,12 +118,12 @@ fn browse(app: &mut App<'_, '_>, first: Option<Command>, folder: &str) -> anyhow
                 signals.forget();
                 app.message = edited.err().unwrap_or_default();
             }
-            Wanted::Suspend => {
+            ScreenAction::Suspend => {
                 screen.without(terminal::stop)??;
                 signals.take_went_on();
             }
-            Wanted::Interrupt => terminal::end_by(terminal::INTERRUPT)?,
-            Wanted::Quit => return Ok(ExitCode::SUCCESS),
+            ScreenAction::Interrupt => terminal::end_by(terminal::INTERRUPT)?,
+            ScreenAction::Quit => return Ok(Exit::Done),
         }
         draw(app, look, &mut screen)?;
         wanted = next(app, &signals)?;
@@ -140,9 +140,9 @@ fn draw(app: &mut App<'_, '_>, look: Look, screen: &mut Screen) -> io::Result<()
     Ok(())
 }
 
-/// Waits for keys and signals, and does what the keys say. Keys that are waiting are all taken before the next drawing.
-fn next(app: &mut App<'_, '_>, signals: &Signals) -> anyhow::Result<Wanted> {
-    /// Signals are looked for so often.
+/// Waits for keys and signals, and carries out the keys' commands. All waiting keys are taken before the next drawing.
+fn next(app: &mut App<'_, '_>, signals: &Signals) -> anyhow::Result<ScreenAction> {
+    /// The time between two looks for signals.
     const WAIT: Duration = Duration::from_millis(100);
     let mut wait = WAIT;
     let mut seen = false;
@@ -151,22 +151,22 @@ fn next(app: &mut App<'_, '_>, signals: &Signals) -> anyhow::Result<Wanted> {
             terminal::end_by(signal)?;
         }
         if signals.take_stop() {
-            return Ok(Wanted::Suspend);
+            return Ok(ScreenAction::Suspend);
         }
         if signals.take_went_on() {
-            return Ok(Wanted::Redraw);
+            return Ok(ScreenAction::Redraw);
         }
         if !event::poll(wait)? {
             if seen {
-                return Ok(Wanted::Draw);
+                return Ok(ScreenAction::Draw);
             }
             continue;
         }
         let wanted = match event::read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => press(app, &key),
-            _ => Wanted::Draw,
+            _ => ScreenAction::Draw,
         };
-        if wanted != Wanted::Draw {
+        if wanted != ScreenAction::Draw {
             return Ok(wanted);
         }
         seen = true;
@@ -174,8 +174,8 @@ fn next(app: &mut App<'_, '_>, signals: &Signals) -> anyhow::Result<Wanted> {
     }
 }
 
-/// What a key does.
-fn press(app: &mut App<'_, '_>, key: &KeyEvent) -> Wanted {
+/// Carries out a key's command.
+fn press(app: &mut App<'_, '_>, key: &KeyEvent) -> ScreenAction {
     let command = keys::command(key);
     let is_control = matches!(
         command,
@@ -194,7 +194,7 @@ fn press(app: &mut App<'_, '_>, key: &KeyEvent) -> Wanted {
             KeyCode::Char(letter) => typed.push(letter),
             _ => {}
         }
-        return Wanted::Draw;
+        return ScreenAction::Draw;
     }
-    command.map_or(Wanted::Draw, |command| app.take(command))
+    command.map_or(ScreenAction::Draw, |command| app.take(command))
 }

@@ -4,7 +4,7 @@ use super::super::aarch64::made_address;
 use super::super::function::FunctionCode;
 use super::super::instruction::InstructionKind;
 use super::{
-    BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_STEPS, Shape, jumps_by_target, jumps_to,
+    BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_STEPS, TableLayout, jumps_by_target, jumps_to,
 };
 
 /// Finds the tables of one function.
@@ -57,7 +57,7 @@ impl IndexedLoad {
 }
 
 impl FindShape for Finder<'_> {
-    fn shape(&mut self, jump: usize) -> Option<Shape> {
+    fn shape(&mut self, jump: usize) -> Option<TableLayout> {
         // br
         let word = self.word(jump)?;
         if word & 0xffff_fc1f != 0xd61f_0000 {
@@ -84,7 +84,7 @@ impl FindShape for Finder<'_> {
         let base = self.constant(added_at, first_operand(added))?;
         let place = self.constant(loaded_at, load.base)?;
         let count = self.bound(loaded_at, load.index)?;
-        Some(Shape {
+        Some(TableLayout {
             place,
             base: Some(base),
             size: load.size,

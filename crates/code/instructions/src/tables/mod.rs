@@ -28,7 +28,7 @@ const FAR_FOR_PLACE: usize = 8192;
 
 /// A table before its entries are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
+struct TableLayout {
     /// Where it lies.
     place: u64,
     /// The address that its entries are added to; `None` if entries are addresses.
@@ -44,7 +44,7 @@ struct Shape {
 
 /// Finds tables before their entries are read.
 trait FindShape {
-    fn shape(&mut self, jump: usize) -> Option<Shape>;
+    fn shape(&mut self, jump: usize) -> Option<TableLayout>;
 }
 
 /// The tables of a function, by rising number of their jump.
@@ -125,7 +125,7 @@ fn cold_part(code: &FunctionCode) -> Range<u64> {
 fn read(
     code: &FunctionCode,
     space: &dyn CodeSpace,
-    shape: &Shape,
+    shape: &TableLayout,
     cold: Range<u64>,
 ) -> Option<Vec<Target>> {
     let count = usize::try_from(shape.count)

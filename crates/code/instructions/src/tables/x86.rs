@@ -8,8 +8,8 @@ use super::super::function::FunctionCode;
 use super::super::instruction::InstructionKind;
 use super::super::x86;
 use super::{
-    BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_ENTRIES, MOST_STEPS, Shape, jumps_by_target,
-    jumps_to,
+    BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_ENTRIES, MOST_STEPS, TableLayout,
+    jumps_by_target, jumps_to,
 };
 use dioptra_symbols::CodeMachine;
 
@@ -43,10 +43,10 @@ pub(super) struct Finder<'a> {
 }
 
 impl FindShape for Finder<'_> {
-    fn shape(&mut self, jump: usize) -> Option<Shape> {
+    fn shape(&mut self, jump: usize) -> Option<TableLayout> {
         let found = self.unbounded(jump)?;
         let count = self.bound(found.at, found.index)?;
-        Some(Shape {
+        Some(TableLayout {
             place: found.place,
             base: found.base,
             size: match found.base {

@@ -14,7 +14,7 @@ use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::elf;
 use object::read::ReadRef;
 
-use crate::debug_file::{self, Wanted};
+use crate::debug_file::{self, DebugFileRequest};
 use crate::dwarf_sections::{bytes_of, unpack};
 use crate::elf::{ElfError, Image, Section, Segment};
 use crate::note::Note;
@@ -130,7 +130,7 @@ impl UnwindTables {
             self.sections.debug_frame = Some(frames);
             return Ok(());
         }
-        let wanted = Wanted {
+        let wanted = DebugFileRequest {
             path: &path,
             build_id: image.build_id(),
             link: image.debug_link(),

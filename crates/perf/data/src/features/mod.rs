@@ -8,7 +8,7 @@ pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_featur
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
 pub(crate) use unsampled::encode as encode_unsampled;
 
-use dioptra_perfevents::Unsampled;
+use dioptra_perfrecords::Unsampled;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The section of events that were counted but not sampled: a line of text for each, its fields apart by tabs.
 
 use super::parse::SectionDamage;
-use dioptra_perfevents::Unsampled;
+use dioptra_perfrecords::Unsampled;
 
 /// Events told at most, far beyond what a recording has: a hostile file may repeat lines.
 const MOST: usize = 1024;

@@ -15,24 +15,24 @@ use std::ops::ControlFlow;
 #[derive(Clone, Copy)]
 struct Waiting {
     time: u64,
-    place: Place,
+    place: RecordOffset,
 }
 
 const _: () = assert!(size_of::<Waiting>() == 16);
 
 /// A record's bytes: an offset in the file or, with the highest bit set, in what was unpacked.
 #[derive(Clone, Copy)]
-pub(super) struct Place(u64);
+pub(super) struct RecordOffset(u64);
 
 const UNPACKED: u64 = 1 << 63;
 
-impl Place {
+impl RecordOffset {
     fn in_file(offset: usize) -> Self {
-        Place(offset as u64)
+        RecordOffset(offset as u64)
     }
 
     pub(super) fn unpacked(position: u64) -> Self {
-        Place(position | UNPACKED)
+        RecordOffset(position | UNPACKED)
     }
 
     /// The position among the unpacked bytes.
@@ -53,7 +53,7 @@ pub(crate) const KEPT: usize = 12 << 20;
 
 /// Asks the CPU to fetch the start of a record of the file.
 #[inline]
-fn prefetch(bytes: &[u8], place: Place) {
+fn prefetch(bytes: &[u8], place: RecordOffset) {
     #[cfg(target_arch = "x86_64")]
     if let Some(first) = bytes.get(place.0 as usize..) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -90,7 +90,7 @@ struct Queue {
 
 impl Queue {
     #[inline]
-    fn push(&mut self, time: u64, place: Place) {
+    fn push(&mut self, time: u64, place: RecordOffset) {
         self.sorted &= time >= self.latest;
         self.latest = self.latest.max(time);
         self.waiting.push(Waiting { time, place });
@@ -258,11 +258,11 @@ impl<'d> Stream<'d> {
         let at = self.at;
         self.at = found.next;
         // The walk from header to header is too irregular for the CPU to foresee.
-        prefetch(self.bytes, Place::in_file(at + AHEAD_BYTES));
+        prefetch(self.bytes, RecordOffset::in_file(at + AHEAD_BYTES));
         if is_compressed(found.raw.kind) {
             return self.unpack(&found.raw, at, table, summary, visit);
         }
-        let place = Place::in_file(at);
+        let place = RecordOffset::in_file(at);
         let found = Found {
             offset: at as u64,
             step: found,
@@ -291,7 +291,8 @@ impl<'d> Stream<'d> {
         if let Err(why) = self.unpacker.unpack(raw, at as u64, self.order) {
             summary.skipped += 1;
             if let Some(why) = why {
-                summary.damage(at as u64, self.tell(why));
+                let what = format!("{why}; compressed records from here on are skipped");
+                summary.damage(at as u64, self.tell(what));
             }
             return ControlFlow::Continue(());
         }
@@ -311,7 +312,7 @@ impl<'d> Stream<'d> {
             let next = found.next;
             let found = Found {
                 offset: at as u64,
-                place: Place::unpacked(position),
+                place: RecordOffset::unpacked(position),
                 step: &found,
             };
             found.sort_in(&mut self.queue, table, summary, visit)?;
@@ -418,7 +419,7 @@ impl Queue {
 /// A record that was just read.
 struct Found<'s, 'a> {
     offset: u64,
-    place: Place,
+    place: RecordOffset,
     step: &'s Step<'a>,
 }
 

@@ -1,10 +1,12 @@
 //! Compressed records: a zstd stream cut into records, which itself is a stream of records cut anywhere.
 
 use crate::kind::file_type;
+use crate::zstd_stream::{Decoder, Step};
 use dioptra_perfrecords::record::{RawRecord, RecordType};
 use dioptra_perfrecords::{ByteOrder, Cursor};
 use std::collections::VecDeque;
-use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+use std::io;
+use thiserror::Error;
 
 /// Bytes unpacked at once.
 const CHUNK: usize = 128 << 10;
@@ -24,9 +26,22 @@ pub(super) fn is_compressed(kind: RecordType) -> bool {
     kind == file_type::COMPRESSED || kind == file_type::COMPRESSED2
 }
 
+/// The reason why a compressed record could not be unpacked. Neither can any later one: all form one stream.
+#[derive(Debug, Error)]
+pub(super) enum UnpackError {
+    #[error("compressed data cannot be unpacked: {0}")]
+    Zstd(#[from] io::Error),
+    #[error("compressed data expands beyond all measure")]
+    Expands,
+    #[error("compressed data makes the decoder stand still")]
+    StandsStill,
+    #[error("a COMPRESSED2 record is shorter than its data")]
+    Short,
+}
+
 /// The unpacked bytes that are still needed. Positions count from the first byte ever unpacked.
 pub(super) struct Unpacker {
-    decoder: Option<Decoder<'static>>,
+    decoder: Option<Decoder>,
     window: Vec<u8>,
     /// Position of the window's first byte.
     base: u64,
@@ -78,15 +93,16 @@ impl Unpacker {
         self.read = self.base + self.window.len() as u64;
     }
 
-    /// Unpacks the compressed record at `offset` behind what there is.
+    /// Unpacks the compressed record at `offset` behind the bytes that are there.
     ///
-    /// The error is the reason, told once.
+    /// # Errors
+    /// The first failure has a reason. All later records fail without one.
     pub fn unpack(
         &mut self,
         raw: &RawRecord<'_>,
         offset: u64,
         order: ByteOrder,
-    ) -> Result<(), Option<String>> {
+    ) -> Result<(), Option<UnpackError>> {
         if self.broken {
             return Err(None);
         }
@@ -95,41 +111,32 @@ impl Unpacker {
         let result = payload(raw, order).and_then(|payload| self.run(payload));
         result.map_err(|why| {
             self.give_up();
-            Some(format!(
-                "{why}; compressed records from here on are skipped"
-            ))
+            Some(why)
         })
     }
 
-    fn run(&mut self, payload: &[u8]) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("compressed data cannot be unpacked: {error}");
+    fn run(&mut self, mut payload: &[u8]) -> Result<(), UnpackError> {
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
-            empty => {
-                let mut decoder = Decoder::new().map_err(failed)?;
-                let window = DParameter::WindowLogMax(self.window_log);
-                decoder.set_parameter(window).map_err(failed)?;
-                empty.insert(decoder)
-            }
+            empty => empty.insert(Decoder::new(self.window_log)?),
         };
-        let mut input = InBuffer::around(payload);
         loop {
-            let (length, taken) = (self.window.len(), input.pos());
+            let length = self.window.len();
             if length > 2 * self.limit {
-                return Err("compressed data expands beyond all measure".into());
+                return Err(UnpackError::Expands);
             }
             self.window.resize(length + CHUNK, 0);
-            let mut output = OutBuffer::around(&mut self.window[length..]);
-            let result = decoder.run(&mut input, &mut output);
-            let written = output.pos();
+            let step = decoder.run(payload, &mut self.window[length..]);
+            let written = step.as_ref().map_or(0, |step| step.written);
             self.window.truncate(length + written);
-            result.map_err(failed)?;
+            let Step { taken, written } = step?;
+            payload = &payload[taken..];
             // With room left in the output, nothing more waits inside the decoder.
-            if input.pos() == payload.len() && written < CHUNK {
+            if payload.is_empty() && written < CHUNK {
                 return Ok(());
             }
-            if written == 0 && input.pos() == taken {
-                return Err("compressed data makes the decoder stand still".into());
+            if written == 0 && taken == 0 {
+                return Err(UnpackError::StandsStill);
             }
         }
     }
@@ -178,7 +185,7 @@ impl Unpacker {
 }
 
 /// The compressed bytes in a record.
-fn payload<'a>(raw: &RawRecord<'a>, order: ByteOrder) -> Result<&'a [u8], String> {
+fn payload<'a>(raw: &RawRecord<'a>, order: ByteOrder) -> Result<&'a [u8], UnpackError> {
     if raw.kind == file_type::COMPRESSED {
         return Ok(raw.body);
     }
@@ -186,5 +193,5 @@ fn payload<'a>(raw: &RawRecord<'a>, order: ByteOrder) -> Result<&'a [u8], String
     let length = at.u64().and_then(|length| usize::try_from(length).ok());
     length
         .and_then(|length| at.take(length))
-        .ok_or_else(|| "a COMPRESSED2 record is shorter than its data".to_owned())
+        .ok_or(UnpackError::Short)
 }

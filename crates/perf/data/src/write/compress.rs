@@ -1,9 +1,9 @@
 //! Records collected and compressed: one zstd stream, cut into COMPRESSED records.
 
 use crate::error::WriteError;
+use crate::zstd_stream::Encoder;
 use dioptra_perfrecords::record::HEADER_SIZE;
 use std::fmt;
-use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 
 /// Bytes of records that are compressed at once.
 const BATCH: usize = 512 << 10;
@@ -20,7 +20,7 @@ const LAST_MODEST_LEVEL: i32 = 20;
 const WINDOW: u32 = 25;
 
 pub(super) struct Compressor {
-    encoder: Encoder<'static>,
+    encoder: Encoder,
     level: i32,
     batch: Vec<u8>,
     output: Vec<u8>,
@@ -38,12 +38,8 @@ impl fmt::Debug for Compressor {
 
 impl Compressor {
     pub fn new(level: i32) -> Result<Self, WriteError> {
-        let mut encoder = Encoder::new(level)?;
-        if level > LAST_MODEST_LEVEL {
-            encoder.set_parameter(CParameter::WindowLog(WINDOW))?;
-        }
         Ok(Compressor {
-            encoder,
+            encoder: Encoder::new(level, (level > LAST_MODEST_LEVEL).then_some(WINDOW))?,
             level,
             batch: Vec::with_capacity(BATCH),
             output: vec![0; PAYLOAD],
@@ -77,22 +73,21 @@ impl Compressor {
             return Ok(());
         }
         self.bytes_in += self.batch.len() as u64;
-        let mut input = InBuffer::around(&self.batch);
+        let mut input = &self.batch[..];
         loop {
-            let mut output = OutBuffer::around(&mut self.output[..]);
-            let waiting = if input.pos() < self.batch.len() {
-                self.encoder.run(&mut input, &mut output)?;
-                // Flushing comes when all is taken in: until then there is more to do.
-                1
+            let (length, more) = if input.is_empty() {
+                self.encoder.flush(&mut self.output)?
             } else {
-                self.encoder.flush(&mut output)?
+                let step = self.encoder.run(input, &mut self.output)?;
+                input = &input[step.taken..];
+                // The flush follows.
+                (step.written, true)
             };
-            let length = output.pos();
             if length > 0 {
                 self.bytes_out += length as u64;
                 put(&self.output[..length])?;
             }
-            if waiting == 0 {
+            if !more {
                 break;
             }
         }

@@ -7,8 +7,8 @@ use crate::features::{
     PmuMapping, encode_unsampled,
 };
 use crate::kind::file_type;
-use dioptra_perfevents::Unsampled;
 use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
+use dioptra_perfrecords::Unsampled;
 use dioptra_perfrecords::record::HEADER_SIZE;
 
 /// The features that [`crate::Writer::finish`] writes beside the records. Fields that are `None` or empty are left out.
@@ -55,7 +55,8 @@ pub struct FeaturesToWrite {
     pub caches: Vec<CacheLevel>,
     /// Whether branch stacks were sampled.
     pub branch_stack: bool,
-    /// Descriptions of tracepoints, from [`crate::tracing_data`]: perf refuses a recording of tracepoints without.
+    /// Descriptions of the recording's tracepoints, as `trace-cmd.dat.v6(5)` lays them out. perf refuses a recording of
+    /// tracepoints without them.
     pub tracing_data: Option<Vec<u8>>,
     /// Sections that this crate does not make, by number: readers find them in [`crate::Features::unparsed`]. A pipe has
     /// them in pieces of whole multiples of 8 bytes, so that zeros may follow the last byte.

@@ -7,10 +7,8 @@
 mod compress;
 mod features;
 mod pipe;
-mod tracing;
 
 pub use features::FeaturesToWrite;
-pub use tracing::tracing_data;
 
 use crate::error::WriteError;
 use crate::events::{EventDescription, EventTable};

@@ -14,7 +14,7 @@ pub use per_core::PerCoreAttachmentStrategy;
 pub use per_cpu::PerCpuAttachmentStrategy;
 pub use per_thread::PerThreadAttachmentStrategy;
 pub(crate) use per_thread::rescan;
-pub(crate) use plan::Shape;
+pub(crate) use plan::Arrangement;
 pub(crate) use sealed::Attach;
 pub use signals::{SignalAttachmentStrategy, TimerAttachmentStrategy};
 pub(crate) use state::Attachment;
@@ -35,12 +35,12 @@ pub trait AttachmentStrategy: sealed::Attach + std::fmt::Debug + Send {
 }
 
 mod sealed {
-    use super::{AttachError, Attachment, SessionSpec, Shape};
+    use super::{Arrangement, AttachError, Attachment, SessionSpec};
 
     /// The part of a strategy that deals with the inside of a session.
     pub trait Attach {
         /// Returns where the strategy puts events and rings.
-        fn shape(&self) -> Shape;
+        fn shape(&self) -> Arrangement;
 
         /// Opens everything. On an error the caller drops `attachment`, which closes whatever was opened.
         ///

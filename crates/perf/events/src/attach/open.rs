@@ -1,6 +1,6 @@
 //! Opening events and their rings, one target at a time.
 
-use super::plan::{Planned, Shape};
+use super::plan::{Arrangement, Planned};
 use super::state::{Attachment, CpuRing, Placed};
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::{Event, EventTarget, OpenRequest};
@@ -15,7 +15,7 @@ impl Attachment {
     /// Makes a CPU's ring. An owner of CPU-wide sessions carries the side band and is one of its events.
     pub(crate) fn add_ring(&mut self, cpu: u32, spec: &SessionSpec) -> Result<(), AttachError> {
         let target = match self.shape {
-            Shape::PerCpu => EventTarget::Cpu(cpu),
+            Arrangement::PerCpu => EventTarget::Cpu(cpu),
             _ => EventTarget::Thread(0, Some(cpu)),
         };
         self.add_ring_at(target, cpu, None, spec)?;
@@ -141,12 +141,12 @@ impl Attachment {
         for (index, id) in ids {
             // Samples by signals carry an id of ours, the same for all threads.
             let signalled = crate::signals::id_of(index);
-            let id = if self.shape == Shape::Signals {
+            let id = if self.shape == Arrangement::Signals {
                 signalled
             } else {
                 id
             };
-            if !(self.shape == Shape::Signals && self.ids.contains_key(&id)) {
+            if !(self.shape == Arrangement::Signals && self.ids.contains_key(&id)) {
                 self.learn_id(index, id, tid);
             }
         }

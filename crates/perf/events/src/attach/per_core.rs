@@ -2,7 +2,7 @@
 
 use super::coverage::{Coverage, Verdict};
 use super::state::{Attachment, FailedThread};
-use super::{Attach, AttachmentStrategy, Shape};
+use super::{Arrangement, Attach, AttachmentStrategy};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::EventTarget;
@@ -30,8 +30,8 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
 }
 
 impl Attach for PerCoreAttachmentStrategy {
-    fn shape(&self) -> Shape {
-        Shape::PerCore
+    fn shape(&self) -> Arrangement {
+        Arrangement::PerCore
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {

@@ -1,7 +1,7 @@
 //! The strategy for whole CPUs and cgroups: each event once per CPU.
 
 use super::state::Attachment;
-use super::{Attach, AttachmentStrategy, Shape};
+use super::{Arrangement, Attach, AttachmentStrategy};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::EventTarget;
@@ -24,8 +24,8 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
 }
 
 impl Attach for PerCpuAttachmentStrategy {
-    fn shape(&self) -> Shape {
-        Shape::PerCpu
+    fn shape(&self) -> Arrangement {
+        Arrangement::PerCpu
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {

@@ -2,7 +2,7 @@
 
 use super::per_core::{is_about_the_thread, list, named_by_events, resolve};
 use super::state::{Attachment, FailedThread};
-use super::{Attach, AttachmentStrategy, Shape};
+use super::{Arrangement, Attach, AttachmentStrategy};
 use crate::errors::AttachError;
 use crate::notes::AttachNote;
 use crate::spec::{SessionSpec, Target};
@@ -23,8 +23,8 @@ impl AttachmentStrategy for PerThreadAttachmentStrategy {
 }
 
 impl Attach for PerThreadAttachmentStrategy {
-    fn shape(&self) -> Shape {
-        Shape::PerThread
+    fn shape(&self) -> Arrangement {
+        Arrangement::PerThread
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
@@ -83,7 +83,7 @@ pub(crate) fn rescan(
     let mut added = 0;
     for (tid, listed) in new {
         let result = match attachment.shape {
-            Shape::Signals => attachment.add_thread_without_ring(tid, listed),
+            Arrangement::Signals => attachment.add_thread_without_ring(tid, listed),
             _ => attachment.add_thread_with_ring(tid, listed, spec),
         };
         match result {

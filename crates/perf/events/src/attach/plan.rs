@@ -98,7 +98,7 @@ impl Planned {
 /// The arrangement of a session's events and rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Shape {
+pub enum Arrangement {
     /// Events for each thread and core, inherited; a ring for each core, owned by the reader.
     PerCore,
     /// Events and a ring for each CPU.
@@ -109,15 +109,15 @@ pub enum Shape {
     Signals,
 }
 
-impl Shape {
+impl Arrangement {
     /// Returns true if the ring owners carry the side band, and so are events of the session.
     fn owners_carry(self) -> bool {
-        matches!(self, Shape::PerCpu | Shape::PerThread)
+        matches!(self, Arrangement::PerCpu | Arrangement::PerThread)
     }
 
     /// Returns true if threads inherit events.
     pub(crate) fn inherits(self) -> bool {
-        matches!(self, Shape::PerCore | Shape::Signals)
+        matches!(self, Arrangement::PerCore | Arrangement::Signals)
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Plans a session's events from its settings and the kernel's features, without opening any.
-    pub(crate) fn new(spec: &SessionSpec, features: &Features, shape: Shape) -> Plan {
+    pub(crate) fn new(spec: &SessionSpec, features: &Features, shape: Arrangement) -> Plan {
         let mut plan = Plan::default();
         let common = spec
             .groups
@@ -175,7 +175,7 @@ impl Plan {
                 .iter_mut()
                 .for_each(|event| event.attr.flags.remove(NO_HEIRS));
         }
-        if shape == Shape::Signals {
+        if shape == Arrangement::Signals {
             plan.take_signals();
         } else {
             plan.place_side_band(spec, features, common, shape);
@@ -276,7 +276,7 @@ impl Plan {
         spec: &SessionSpec,
         features: &Features,
         common: SampleType,
-        shape: Shape,
+        shape: Arrangement,
     ) {
         let mut flags = spec.side_band.attr_flags();
         if spec.inherit != Inherit::No && shape.inherits() {

@@ -54,6 +54,7 @@ impl Plan {
                 | Refusal::CannotSample
                 | Refusal::NoBranchStacks
                 | Refusal::Invalid { .. }
+                | Refusal::NoInheritance(_)
                 | Refusal::CpuOffline
         );
         if unsupported && precise > 0 && allowed.contains(Fallbacks::LESS_PRECISE) {

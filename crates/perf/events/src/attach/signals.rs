@@ -3,7 +3,7 @@
 use super::per_core::resolve;
 use super::per_thread::rescan;
 use super::state::Attachment;
-use super::{Attach, AttachmentStrategy, Shape};
+use super::{Arrangement, Attach, AttachmentStrategy};
 use crate::errors::AttachError;
 use crate::notes::AttachNote;
 use crate::signals::SignalSource;
@@ -22,8 +22,8 @@ impl AttachmentStrategy for SignalAttachmentStrategy {
 }
 
 impl Attach for SignalAttachmentStrategy {
-    fn shape(&self) -> Shape {
-        Shape::Signals
+    fn shape(&self) -> Arrangement {
+        Arrangement::Signals
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
@@ -55,8 +55,8 @@ impl AttachmentStrategy for TimerAttachmentStrategy {
 }
 
 impl Attach for TimerAttachmentStrategy {
-    fn shape(&self) -> Shape {
-        Shape::Signals
+    fn shape(&self) -> Arrangement {
+        Arrangement::Signals
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {

@@ -1,6 +1,6 @@
 //! The open things of a session: rings, events, and the record ids that the events write.
 
-use super::plan::{Plan, Planned, Shape};
+use super::plan::{Arrangement, Plan, Planned};
 use crate::errors::EventError;
 use crate::event::{Count, Event};
 use crate::limits;
@@ -88,7 +88,7 @@ pub struct Attachment {
     pub(crate) id_owners: Vec<u32>,
     /// The source of records that no ring holds.
     pub(crate) signals: Option<SignalSource>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: Arrangement,
     /// Ids of closed duplicates: their records are doubles.
     pub(crate) duplicate_ids: FxHashSet<u64>,
     /// Samples lost and events counted by what is closed already, for each event.
@@ -120,7 +120,7 @@ impl Attachment {
         spec: &SessionSpec,
         plan: Plan,
         layout: RecordLayout,
-        shape: Shape,
+        shape: Arrangement,
     ) -> Attachment {
         let unit = sys::page_size();
         // An unprivileged user's allowance is 516 KiB a CPU by default, for all sessions together.

@@ -128,11 +128,11 @@ fn unknown(name: &str, at: usize) -> Fault {
         .map(|candidate| (distance(name, candidate), *candidate))
         .min()
         .filter(|(distance, _)| *distance <= 3);
-    let remedy = match nearest {
-        Some((_, candidate)) => format!("did you mean {candidate}?"),
-        None => "see `dioptra list events`".to_owned(),
-    };
-    Fault::new(at, format!("there is no event `{name}`"), remedy)
+    let what = format!("there is no event `{name}`");
+    match nearest {
+        Some((_, candidate)) => Fault::new(at, what, format!("did you mean {candidate}?")),
+        None => Fault::unknown(at, what),
+    }
 }
 
 /// Returns the number of letters to insert, leave out or replace to get from one word to the other.
@@ -259,7 +259,7 @@ fn set_term(
             };
             let value = text.map(number).transpose()?;
             pmus.set_term(&mut spec.attr, pmu, key, value)
-                .map_err(|error| Fault::new(at, error.to_string(), "see `dioptra list events`"))?;
+                .map_err(|error| Fault::unknown(at, error.to_string()))?;
         }
     }
     Ok(())
@@ -280,7 +280,7 @@ fn tracepoint_event(system: &str, name: &str, at: usize) -> Result<EventSpec, Fa
                 format!("{what}, or tracefs is not mounted"),
                 "as root: mount -t tracefs tracefs /sys/kernel/tracing",
             ),
-            _ => Fault::new(at, what, "see `dioptra list events`"),
+            _ => Fault::unknown(at, what),
         }
     })?;
     let attr = Attr {
@@ -389,7 +389,7 @@ fn uprobe(
     };
     if returns {
         pmus.set_term(&mut attr, "uprobe", "retprobe", Some(1))
-            .map_err(|error| Fault::new(at, error.to_string(), "see `dioptra list events`"))?;
+            .map_err(|error| Fault::unknown(at, error.to_string()))?;
     }
     let mut spec = EventSpec::new("uprobe", attr);
     spec.probed_file = Some(path.into());

@@ -21,7 +21,7 @@ use thiserror::Error;
 
 /// Text that is no event.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("column {column} of `{text}`: {what}; {remedy}")]
+#[error("column {column} of `{text}`: {what}{}{remedy}", if remedy.is_empty() { "" } else { "; " })]
 #[non_exhaustive]
 pub struct EventSyntaxError {
     /// Where the fault is: the first character is column 1.
@@ -32,8 +32,8 @@ pub struct EventSyntaxError {
     pub what: String,
     /// The remedy; empty where there is none.
     pub remedy: String,
-    /// Whether the text may be right, but this user may not look the event up.
-    pub denied: bool,
+    /// The cause.
+    pub cause: SyntaxCause,
 }
 
 /// A fault at a byte of the text.
@@ -42,7 +42,19 @@ pub(crate) struct Fault {
     pub(crate) at: usize,
     pub(crate) what: String,
     pub(crate) remedy: String,
-    pub(crate) denied: bool,
+    pub(crate) cause: SyntaxCause,
+}
+
+/// The cause of an [`EventSyntaxError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SyntaxCause {
+    /// The text does not follow the grammar.
+    Grammar,
+    /// This machine has no event or term of this name. [`list_events`](crate::list_events) lists the events.
+    Unknown,
+    /// The text may be right, but this user may not look the event up.
+    Denied,
 }
 
 impl Fault {
@@ -51,14 +63,22 @@ impl Fault {
             at,
             what: what.into(),
             remedy: remedy.into(),
-            denied: false,
+            cause: SyntaxCause::Grammar,
+        }
+    }
+
+    /// Makes the fault of a name that this machine does not know.
+    pub(crate) fn unknown(at: usize, what: impl Into<String>) -> Fault {
+        Fault {
+            cause: SyntaxCause::Unknown,
+            ..Fault::new(at, what, "")
         }
     }
 
     /// Returns the same for want of a permission.
     pub(crate) fn denied(self) -> Fault {
         Fault {
-            denied: true,
+            cause: SyntaxCause::Denied,
             ..self
         }
     }
@@ -88,7 +108,7 @@ pub fn parse_events_with(
         text: text.to_owned(),
         what: fault.what,
         remedy: fault.remedy,
-        denied: fault.denied,
+        cause: fault.cause,
     })
 }
 

@@ -4,7 +4,7 @@ use super::slot::samples_of_burst;
 use super::source::{WindowGroup, WindowsSpec};
 use crate::SampleType;
 use crate::attach::plan::Plan;
-use crate::attach::{Shape, list_threads, wanted_cpus};
+use crate::attach::{Arrangement, list_threads, wanted_cpus};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::EventTarget;
@@ -34,7 +34,7 @@ pub(super) fn plan_with(spec: &WindowsSpec, groups: Vec<EventGroup>) -> (Session
         .inherit(Inherit::No)
         .start(Start::Manual)
         .side_band(SideBand::NONE);
-    let plan = Plan::new(&session, &Features::get(), Shape::PerCore);
+    let plan = Plan::new(&session, &Features::get(), Arrangement::PerCore);
     (session, plan)
 }
 

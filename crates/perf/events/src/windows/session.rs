@@ -10,7 +10,7 @@ use super::source::{
 };
 use crate::ByteOrder;
 use crate::SampleType;
-use crate::attach::Shape;
+use crate::attach::Arrangement;
 use crate::attach::plan::Plan;
 use crate::features::Features;
 use crate::listener::RecordListener;
@@ -64,7 +64,7 @@ impl SessionSource {
             // Each event stands for itself.
             SourceKind::Period => Vec::new(),
             _ => {
-                let plan = Plan::new(&session_spec, &Features::get(), Shape::PerCore);
+                let plan = Plan::new(&session_spec, &Features::get(), Arrangement::PerCore);
                 let mut groups = groups_of(&plan);
                 // Nothing is stopped, so nothing is inflated.
                 groups.iter_mut().for_each(|group| group.drop_last = false);

@@ -1,4 +1,4 @@
-//! Branches and runs, put onto the code.
+//! Branches and straight runs of a recording, mapped onto the instructions of the code.
 
 use super::code::{Code, CodeOutline, Flow};
 use super::sums::{Sums, less, pooled};
@@ -9,16 +9,16 @@ use crate::profile::Profile;
 use crate::stacks::frames::{Frame, FrameId};
 use std::ops::Range;
 
-/// What the branches of one event tell of the code that ran.
+/// The branches of one event, mapped onto the code that ran.
 pub struct BranchAnalysis<'a> {
     pub(super) profile: &'a Profile,
     pub(super) branches: &'a BranchProfile,
     pub(super) code: &'a dyn Code,
-    /// Numbers of edges by where they leave, and by where they lead.
+    /// Indices into `edges_list`, sorted by the source of the edge (`from`) and by its target (`to`).
     from: Vec<Placed>,
     to: Vec<Placed>,
     runs: Vec<Placed>,
-    /// By module: bytes of the longest run.
+    /// By module: length of the longest run, in bytes.
     longest: Vec<u64>,
     edges_list: Vec<BranchEdge>,
     runs_list: Vec<StraightRun>,
@@ -35,26 +35,26 @@ struct Placed {
 /// The branches of one function.
 #[derive(Clone, Debug)]
 pub struct FunctionBranches {
-    /// By instruction of the [`CodeOutline`]: how often it ran. Empty where runs were not recorded.
+    /// By instruction of the [`CodeOutline`]: the number of times it ran. Empty where runs were not recorded.
     pub instructions: Vec<Executions>,
-    /// By block: how often it was entered, and its cycles.
+    /// By block: the number of times it was entered, and its cycles.
     pub blocks: Vec<BlockBranches>,
-    /// By instruction: what branches there are, for those that were taken or are conditional.
+    /// By instruction: its branches, for instructions whose branch was taken or is conditional.
     pub sites: Vec<BranchSite>,
     /// By loop.
     pub loops: Vec<LoopBranches>,
-    /// Sightings of runs that this code cannot have: the binary is another one, or branches are missing.
+    /// Sightings of runs that this code cannot have, because the binary is another one or branches are missing.
     pub impossible: u64,
-    /// What ran straight into each instruction from the one before it.
+    /// By instruction: the number of times that control came straight from the instruction before it.
     pub(super) through: Vec<Executions>,
 }
 
 /// A basic block that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BlockBranches {
-    /// How often its first instruction ran.
+    /// The number of times that its first instruction ran.
     pub executions: Executions,
-    /// Cycles that it took when it was entered by a branch and left by one.
+    /// Cycles of the block when a branch entered it and a branch left it.
     pub cycles: Cycles,
 }
 
@@ -63,27 +63,28 @@ pub struct BlockBranches {
 pub struct BranchSite {
     /// The number of the instruction.
     pub instruction: usize,
-    /// How often it was taken.
+    /// The number of times that the branch was taken.
     pub taken: Executions,
-    /// How often a conditional one was not; `None` for others, and where runs were not recorded.
+    /// The number of times that a conditional branch was not taken. `None` for other branches, and where runs were not
+    /// recorded.
     pub not_taken: Option<Executions>,
-    /// How often it was mispredicted when taken: records do not hold branches that were not taken.
+    /// The share of taken executions that were mispredicted. Records do not hold branches that were not taken.
     pub mispredicted: Option<Share>,
-    /// Where it went, the most frequent first: of an indirect call, its targets.
+    /// The targets, the most frequent first; an indirect call has several.
     pub targets: Vec<BranchEdge>,
 }
 
 /// A natural loop that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoopBranches {
-    /// How often it was entered from outside.
+    /// The number of times that control entered the loop from outside.
     pub entries: Executions,
-    /// How often it went back to its header.
+    /// The number of times that control went back to the header from inside the loop.
     pub back_edges: Executions,
 }
 
 impl LoopBranches {
-    /// Times that the header ran for each entry, and the standard error; `None` where no entry was seen.
+    /// Returns the mean number of header executions per entry, and its standard error. `None` where no entry was seen.
     pub fn mean_trips(&self) -> Option<(f64, f64)> {
         let value = |count: &Executions| count.estimated.unwrap_or(count.seen as f64);
         let error = |count: &Executions| count.estimated_error().unwrap_or(count.error);
@@ -106,7 +107,7 @@ impl LoopBranches {
 }
 
 impl<'a> BranchAnalysis<'a> {
-    /// The branches of an event of `profile`, where [`Profile::branches`] has any.
+    /// Makes the analysis of an event of `profile`; `None` where [`Profile::branches`] has none.
     pub fn new(profile: &'a Profile, event: usize, code: &'a dyn Code) -> Option<Self> {
         let branches = profile.branches(event)?;
         let edges_list: Vec<BranchEdge> = branches.edges().collect();
@@ -149,12 +150,12 @@ impl<'a> BranchAnalysis<'a> {
         })
     }
 
-    /// All taken branches.
+    /// Returns all taken branches.
     pub fn edges(&self) -> &[BranchEdge] {
         &self.edges_list
     }
 
-    /// The branches that leave from a range of addresses.
+    /// Returns the branches that leave from a range of addresses.
     pub fn leaving(
         &self,
         module: ModuleId,
@@ -163,7 +164,7 @@ impl<'a> BranchAnalysis<'a> {
         within(&self.from, module, addresses).map(|number| &self.edges_list[number])
     }
 
-    /// The branches that lead to a range of addresses.
+    /// Returns the branches that lead to a range of addresses.
     pub fn arriving(
         &self,
         module: ModuleId,
@@ -172,8 +173,8 @@ impl<'a> BranchAnalysis<'a> {
         within(&self.to, module, addresses).map(|number| &self.edges_list[number])
     }
 
-    /// The branches of the function that holds an address of a module; `None` where its code is not to be had. Also
-    /// gives the code that the numbers are for.
+    /// Returns the branches of the function that holds an address of a module, and the code that they belong to. `None`
+    /// where that code cannot be read.
     pub fn function(
         &self,
         module: ModuleId,
@@ -190,7 +191,7 @@ impl<'a> BranchAnalysis<'a> {
         Some((outline, result))
     }
 
-    /// Executions of instructions and blocks.
+    /// Counts the executions of instructions and blocks.
     fn executions(&self, module: ModuleId, outline: &CodeOutline) -> FunctionBranches {
         let length = outline.instructions().len();
         let mut sums = Sums::new(length);
@@ -208,7 +209,7 @@ impl<'a> BranchAnalysis<'a> {
             if end < addresses.start {
                 continue;
             }
-            // Code may run on from one function into the next.
+            // A run may begin in the function before this one, when no branch lies between them.
             let first = match start.checked_sub(addresses.start) {
                 Some(_) => outline.instruction_at(start),
                 None => Some(0),
@@ -227,7 +228,7 @@ impl<'a> BranchAnalysis<'a> {
                 continue;
             }
             let branches = outline.instructions()[last].flow != Flow::Sequential;
-            // Where the program was diverted, the instruction did not run (yet).
+            // An interrupt or fault left from the last instruction before that instruction ran.
             let after = if branches || end >= addresses.end {
                 last + 1
             } else {
@@ -266,7 +267,7 @@ impl<'a> BranchAnalysis<'a> {
         }
     }
 
-    /// Where control went elsewhere.
+    /// Finds the instructions from which control went elsewhere.
     fn sites(
         &self,
         module: ModuleId,
@@ -305,7 +306,7 @@ impl<'a> BranchAnalysis<'a> {
         sites
     }
 
-    /// How often a loop was entered and repeated.
+    /// Counts the entries and the repetitions of a loop.
     fn natural_loop(
         &self,
         module: ModuleId,
@@ -351,7 +352,7 @@ impl<'a> BranchAnalysis<'a> {
                 .then(|| outline.instruction_at(from.address))
                 .flatten();
             match (source, self.kind_of(edge)) {
-                // Back from a callee or the kernel: from the instruction before.
+                // A return to the header from a callee or the kernel continues after the instruction before the header.
                 (_, Some(BranchClass::Return))
                     if before.is_some_and(|at| outline.instructions()[at].flow.is_call()) =>
                 {
@@ -365,7 +366,7 @@ impl<'a> BranchAnalysis<'a> {
         result
     }
 
-    /// Nothing, in the unit of this event's counts.
+    /// Returns a count of nothing, in the unit of this event's counts.
     fn nothing(&self) -> Executions {
         Executions {
             seen: 0,
@@ -378,7 +379,7 @@ impl<'a> BranchAnalysis<'a> {
         self.profile.frames().get(frame).address
     }
 
-    /// What sort of branch an edge is: as recorded, as the filter says, else as the code says.
+    /// Returns the class of an edge: from the recorded type, else from the filter, else from the code.
     pub(super) fn kind_of(&self, edge: &BranchEdge) -> Option<BranchClass> {
         let recorded = match edge.kind {
             kind if kind.is_call() => Some(BranchClass::Call),
@@ -415,29 +416,29 @@ impl<'a> BranchAnalysis<'a> {
     }
 }
 
-/// What a branch does to the stack of open calls.
+/// The effect of a branch on the stack of open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BranchClass {
     /// Stays in its function, or leaves it for good.
     Jump,
     /// Opens a call.
     Call,
-    /// Ends one.
+    /// Ends a call.
     Return,
     /// Enters the kernel.
     Diversion,
-    /// Comes back from there.
+    /// Comes back from the kernel.
     Resumption,
 }
 
-/// The last address before the next instruction.
+/// Returns the last address before the next instruction.
 fn instruction_end(outline: &CodeOutline, instruction: usize) -> u64 {
     let next = outline.instructions().get(instruction + 1);
     next.map_or(outline.addresses().end, |next| next.address)
         .saturating_sub(1)
 }
 
-/// Numbers of what is placed in a range of addresses.
+/// Returns the numbers of the entries placed in a range of addresses.
 fn within(list: &[Placed], module: ModuleId, addresses: Range<u64>) -> impl Iterator<Item = usize> {
     let place = |address| {
         list.partition_point(|placed| (placed.module, placed.address) < (module, address))

@@ -1,4 +1,4 @@
-//! Who calls whom, as branches tell.
+//! Calls between functions, found from branches.
 
 use super::analysis::{BranchAnalysis, BranchClass};
 use super::code::{CodeOutline, Flow};
@@ -16,14 +16,14 @@ pub struct FunctionAt {
     pub start: u64,
 }
 
-/// How control went from one function to another.
+/// The kind of a transfer of control from one function to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
     /// A call of a fixed target.
     Direct,
     /// A call of a computed target.
     Indirect,
-    /// A call, of which neither recording nor code tells more.
+    /// A call of which neither the recording nor the code says more.
     Unknown,
     /// A jump to the start of another function: a tail call, a stub of a linkage table, or a function's cold part.
     Tail,
@@ -34,17 +34,17 @@ pub enum CallKind {
 pub struct CallCount {
     /// The call instruction.
     pub site: FrameId,
-    /// What it called.
+    /// The called instruction.
     pub target: FrameId,
     /// The function of the site, where its code is known.
     pub caller: Option<FunctionAt>,
     /// The function of the target, where its code is known.
     pub callee: Option<FunctionAt>,
-    /// How it was called.
+    /// The kind of call.
     pub kind: CallKind,
-    /// How often.
+    /// The number of calls.
     pub count: Executions,
-    /// How often mispredicted.
+    /// The share of mispredicted calls.
     pub mispredicted: Option<Share>,
 }
 
@@ -53,15 +53,15 @@ pub struct CallCount {
 pub struct ReturnCount {
     /// The return instruction.
     pub from: FrameId,
-    /// Where it went: behind the call.
+    /// The return's target: the instruction after the call.
     pub to: FrameId,
     /// The function that returned.
     pub callee: Option<FunctionAt>,
     /// The function that went on.
     pub caller: Option<FunctionAt>,
-    /// How often.
+    /// The number of returns.
     pub count: Executions,
-    /// How often mispredicted.
+    /// The share of mispredicted returns.
     pub mispredicted: Option<Share>,
 }
 
@@ -70,14 +70,14 @@ pub struct ReturnCount {
 pub struct Calls {
     /// The most frequent first.
     pub calls: Vec<CallCount>,
-    /// The most frequent first. Of recordings of returns only, they tell who called whom.
+    /// The most frequent first. In recordings of returns only, they show the callers of each function.
     pub returns: Vec<ReturnCount>,
-    /// Records of branches that neither the recording nor any code tells to be calls or not.
+    /// Records of branches for which neither the recording nor any code says whether they are calls.
     pub unknown: u64,
 }
 
 impl BranchAnalysis<'_> {
-    /// All calls and returns by source and target.
+    /// Returns all calls and returns by source and target.
     pub fn calls(&self) -> Calls {
         let mut result = Calls::default();
         for edge in self.edges() {

@@ -1,40 +1,41 @@
-//! What the analysis needs to know of the code that ran; where it comes from is another's business.
+//! The code that ran, as the analysis needs it. The [`Code`] trait hides where the code comes from.
 
 use crate::processes::modules::ModuleId;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Finds the code of functions. Answers may be kept by whoever implements it: the analysis asks often.
+/// Finds the code of functions. Implementations may cache their answers, because the analysis asks often.
 pub trait Code {
-    /// The function that holds an address of a module; `None` where there is none, or no code to be had.
+    /// Returns the function that holds an address of a module. `None` where there is no function or its code cannot be
+    /// read.
     fn function(&self, module: ModuleId, address: u64) -> Option<Arc<CodeOutline>>;
 }
 
-/// What an instruction does to the flow of control.
+/// The effect of an instruction on the flow of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flow {
-    /// Goes on with the next one.
+    /// Goes on with the next instruction.
     Sequential,
-    /// Jumps, or goes on with the next one.
+    /// Jumps, or goes on with the next instruction.
     Conditional,
     /// Jumps to a known target.
     Jump,
-    /// Jumps to a computed one.
+    /// Jumps to a computed target.
     IndirectJump,
     /// Calls a known target.
     Call,
-    /// Calls a computed one.
+    /// Calls a computed target.
     IndirectCall,
     /// Returns.
     Return,
-    /// Enters the kernel, and goes on with the next one.
+    /// Enters the kernel, and goes on with the next instruction.
     SystemCall,
     /// Never goes on: a trap, or no instruction.
     Stop,
 }
 
 impl Flow {
-    /// Whether nothing can run straight past it: whatever comes next in the code is not what runs next.
+    /// Returns whether execution never continues with the instruction that follows in memory.
     fn ends_runs(self) -> bool {
         !matches!(
             self,
@@ -42,7 +43,7 @@ impl Flow {
         )
     }
 
-    /// Whether it is a call of either sort.
+    /// Returns whether the instruction is a direct or an indirect call.
     pub fn is_call(self) -> bool {
         matches!(self, Flow::Call | Flow::IndirectCall)
     }
@@ -53,7 +54,7 @@ impl Flow {
 pub struct OutlineInstruction {
     /// Its address in the module.
     pub address: u64,
-    /// What it does.
+    /// Its effect on the flow of control.
     pub flow: Flow,
 }
 
@@ -62,7 +63,7 @@ pub struct OutlineInstruction {
 pub struct OutlineLoop {
     /// The block at which it is entered.
     pub header: usize,
-    /// Its blocks, the header and those of inner loops among them, rising.
+    /// Its blocks by rising number, including the header and the blocks of inner loops.
     pub blocks: Vec<usize>,
     /// The loop around it.
     pub parent: Option<usize>,
@@ -75,16 +76,16 @@ pub struct CodeOutline {
     instructions: Vec<OutlineInstruction>,
     blocks: Vec<Range<usize>>,
     loops: Vec<OutlineLoop>,
-    /// By instruction: how many before it end runs.
+    /// By instruction: the number of instructions before it that end straight runs.
     barriers: Vec<u32>,
     /// By block: the loop that it is the header of.
     headed: Vec<Option<usize>>,
 }
 
 impl CodeOutline {
-    /// `addresses` are the function's in its module, `instructions` all of them by rising address; `blocks` are
-    /// ranges of instructions, rising and without gaps (calls may end a block or not); `loops` are of these blocks, no
-    /// two with the same header.
+    /// Makes an outline. `addresses` is the function's range in its module, and `instructions` are all its instructions
+    /// by rising address. `blocks` are ranges of instructions, rising and without gaps; a call may end a block or not.
+    /// `loops` consist of these blocks, and no two have the same header.
     pub fn new(
         addresses: Range<u64>,
         instructions: Vec<OutlineInstruction>,
@@ -113,27 +114,27 @@ impl CodeOutline {
         }
     }
 
-    /// The function's addresses in its module.
+    /// Returns the function's addresses in its module.
     pub fn addresses(&self) -> Range<u64> {
         self.addresses.clone()
     }
 
-    /// Its instructions.
+    /// Returns the instructions.
     pub fn instructions(&self) -> &[OutlineInstruction] {
         &self.instructions
     }
 
-    /// Its blocks, as ranges of instructions.
+    /// Returns the blocks, as ranges of instructions.
     pub fn blocks(&self) -> &[Range<usize>] {
         &self.blocks
     }
 
-    /// Its loops.
+    /// Returns the loops.
     pub fn loops(&self) -> &[OutlineLoop] {
         &self.loops
     }
 
-    /// The number of the instruction that starts at an address.
+    /// Returns the number of the instruction that starts at an address.
     pub fn instruction_at(&self, address: u64) -> Option<usize> {
         let found = self
             .instructions
@@ -141,7 +142,7 @@ impl CodeOutline {
         found.ok()
     }
 
-    /// The number of the block that holds an instruction.
+    /// Returns the number of the block that holds an instruction.
     pub fn block_of(&self, instruction: usize) -> Option<usize> {
         let index = self
             .blocks
@@ -150,12 +151,12 @@ impl CodeOutline {
         block.contains(&instruction).then_some(index)
     }
 
-    /// The number of the loop whose header a block is.
+    /// Returns the number of the loop whose header a block is.
     pub fn headed_by(&self, block: usize) -> Option<usize> {
         *self.headed.get(block)?
     }
 
-    /// Whether execution can go from the one to the other without a jump.
+    /// Returns whether execution can go from `first` to `last` without a jump.
     pub(super) fn runs_straight(&self, first: usize, last: usize) -> bool {
         first <= last && self.barriers.get(first) == self.barriers.get(last)
     }

@@ -1,4 +1,4 @@
-//! Reading branch stacks: each becomes edges and the straight runs between them.
+//! Reads branch stacks into edges and the straight runs between them.
 
 use super::flags::{BranchFlags, Speculation};
 use super::profile::{BranchProfile, EdgeCounts, RunCounts};
@@ -10,12 +10,13 @@ use dioptra_perfrecords::ByteOrder;
 use dioptra_perfrecords::record::BranchStack;
 use hashbrown::HashMap;
 
-/// Runs longer than this are none: no compiler writes as many bytes without a taken branch, but two mappings apart do.
+/// The longest straight run that is believed, in bytes. No compiler emits this many bytes without a taken branch, but
+/// two separate mappings may be this far apart.
 const LONGEST_RUN: u64 = 256 << 10;
-/// Edges that were seen last, by address; a power of two.
+/// The number of recently seen edges that are kept by address; a power of two.
 const RECENT: usize = 1 << 11;
 
-/// Who has a branch stack, and when: what its addresses mean depends on it.
+/// The owner and the time of a branch stack, which decide the meaning of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub thread: u32,
@@ -30,11 +31,11 @@ struct Entry {
     from: u64,
     to: u64,
     flags: BranchFlags,
-    /// Whether something is missing before it.
+    /// Whether branches are missing before it.
     gap: bool,
 }
 
-/// An edge and the addresses that it had.
+/// An edge and the addresses that its branch had in the recording.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     event: usize,
@@ -45,7 +46,7 @@ struct Recent {
     edge: u32,
 }
 
-/// The edges of any event that were seen last.
+/// The edges of all events that were seen last.
 #[derive(Debug)]
 pub(super) struct RecentEdges(Vec<Option<Recent>>);
 
@@ -62,14 +63,14 @@ struct Landing {
     edge: u32,
 }
 
-/// What the next stack of a thread may follow on.
+/// The last stack of a thread, which its next stack may continue.
 #[derive(Clone, Debug)]
 struct Window {
     /// Sources and targets, the oldest first.
     branches: Vec<(u64, u64)>,
     newest: Landing,
     hw_index: Option<u64>,
-    /// Which series of stacks it belongs to, and its place there.
+    /// The number of the series of stacks it belongs to, and its index in that series.
     place: (u32, u32),
 }
 
@@ -83,13 +84,13 @@ pub(super) struct Collector {
     windows: HashMap<u32, Window, FxBuildHasher>,
     entries: Vec<Entry>,
     sequence: Vec<u32>,
-    /// How many stacks were read, as tallies count them: from 1, around after 2^32 - 1.
+    /// The number of stacks read, in the range of a tally's stack numbers: from 1, and back to 1 after 2^32 - 1.
     stack: u32,
-    /// Series of stacks that follow on each other, those of one stack among them.
+    /// The number of series of stacks that follow each other. A single stack is a series too.
     chains: u32,
     /// The largest number of branches in a stack.
     depth: u64,
-    /// Whether the hardware's index has ever moved.
+    /// Whether the hardware's index has ever changed.
     index_moves: bool,
 }
 
@@ -109,7 +110,7 @@ impl Collector {
         }
     }
 
-    /// Records are missing: no stack follows on one before.
+    /// Forgets all threads' last stacks, because records are missing and no later stack continues one.
     pub fn forget_windows(&mut self) {
         self.profile.facts.gaps += self.windows.len() as u64;
         self.windows.clear();
@@ -176,11 +177,11 @@ impl Collector {
             .add(place, plan.stitched, &self.sequence);
     }
 
-    /// Reads a stack into `entries`, the oldest first, without what never happened.
+    /// Reads a stack into `entries`, the oldest first, without branches on wrong paths.
     fn read(&mut self, stack: &BranchStack<'_>) {
         let facts = &mut self.profile.facts;
         self.entries.clear();
-        // From the newest to the oldest: what is missing lies before the branch that was read last.
+        // The stack goes from the newest to the oldest, so a missing record lies before the branch that was read last.
         for branch in stack.iter() {
             facts.records += 1;
             let flags = BranchFlags::new(branch.flags, self.order);
@@ -214,14 +215,15 @@ impl Collector {
         self.depth = self.depth.max(self.entries.len() as u64);
     }
 
-    /// Which entries count, and for how much.
+    /// Decides which entries count, and with which weight.
     fn plan(&mut self, stack: &BranchStack<'_>, period: u64, thread: u32) -> Plan {
         let length = self.entries.len();
         let gaps = self.entries.iter().filter(|entry| entry.gap).count();
         let fresh = usize::try_from(period).unwrap_or(usize::MAX);
         let counted = self.profile.counted;
         if counted == Counted::TakenBranches && gaps == 0 && (1..=length).contains(&fresh) {
-            // The sample's branches are all that there were since the one before; older ones were counted there.
+            // The sample's branches are all branches since the sample before; older entries were counted with that
+            // sample.
             let first = length - fresh;
             let window = self.windows.get(&thread);
             if let (Some(window), Some(index)) = (window, stack.hw_index) {
@@ -281,8 +283,8 @@ impl Collector {
         }
     }
 
-    /// Whether the hardware's index of the newest branch has moved by as many branches as there were. Some CPUs leave
-    /// it at one place, and it tells nothing.
+    /// Returns whether the hardware's index of the newest branch has moved by the number of branches. On some CPUs the
+    /// index never changes and shows nothing.
     fn index_fits(&self, before: Option<u64>, now: Option<u64>, branches: u64) -> bool {
         match (before, now) {
             (Some(before), Some(now)) if self.index_moves && before.max(now) < self.depth => {
@@ -292,7 +294,7 @@ impl Collector {
         }
     }
 
-    /// The edge of an entry.
+    /// Returns the edge of an entry.
     fn edge(
         &mut self,
         entry: &Entry,
@@ -334,7 +336,7 @@ impl Collector {
         }
     }
 
-    /// Counts what ran between a branch and the next one.
+    /// Counts the code that ran between a branch and the next branch.
     fn run(&mut self, landing: Landing, entry: &Entry, edge: u32, frames: &Frames, weight: f64) {
         let start = self.profile.edges.list[landing.edge as usize].to;
         let end = self.profile.edges.list[edge as usize].from;
@@ -362,17 +364,18 @@ impl Collector {
     }
 }
 
-/// How a stack is counted.
+/// The way in which a stack is counted.
 struct Plan {
     /// The oldest entry that counts.
     first: usize,
-    /// What ran before it, where that is known.
+    /// The branch before the oldest counted entry, where it is known.
     before: Option<Landing>,
-    /// Whether it follows on the thread's stack before.
+    /// Whether the stack continues the thread's stack before.
     stitched: bool,
-    /// Whether the thread's next stack may follow on it.
+    /// Whether the thread's next stack may continue this one.
     follows_up: bool,
-    /// What each branch, and each run, stands for; 0 where that is not known.
+    /// The number of executions that each branch (`branch_weight`) and each run (`run_weight`) stands for; 0 where it
+    /// is not known.
     branch_weight: f64,
     run_weight: f64,
 }

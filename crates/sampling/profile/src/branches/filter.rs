@@ -1,4 +1,4 @@
-//! Which branches an event's samples hold, and what the event counts.
+//! The branches that an event's samples hold, and the quantity that the event counts.
 
 use super::BranchClass;
 use dioptra_perfrecords::{Attr, AttrFlags, event_type};
@@ -16,18 +16,18 @@ impl BranchFilter {
     const TRANSACTIONS: u64 = 1 << 7 | 1 << 8 | 1 << 9;
     const CALL_STACK: u64 = 1 << 11;
 
-    /// Whether the CPU kept a stack of open calls, from which returns take their call away: no count of branches can
-    /// be had from that.
+    /// Returns whether the CPU kept a stack of open calls, from which each return removes its call. Such a stack gives
+    /// no counts of branches.
     pub fn is_call_stack(self) -> bool {
         self.0 & Self::CALL_STACK != 0
     }
 
-    /// Whether every taken branch was recorded, so that the code between two of them ran straight.
+    /// Returns whether every taken branch was recorded, so that the code between two of them ran straight.
     pub fn is_complete(self) -> bool {
         self.0 & Self::ANY != 0 && self.0 & (Self::TRANSACTIONS | Self::CALL_STACK) == 0
     }
 
-    /// What all branches are, where only one class was recorded.
+    /// Returns the class of all branches, where only one class was recorded.
     pub(super) fn only_class(self) -> Option<BranchClass> {
         const CALLS: u64 = 1 << 4 | 1 << 6 | 1 << 13;
         const RETURNS: u64 = 1 << 5;
@@ -41,7 +41,7 @@ impl BranchFilter {
         }
     }
 
-    /// Whether it records at the levels at which the event counts, as it does unless told otherwise.
+    /// Returns whether the filter records the privilege levels at which the event counts. Without level bits it does.
     fn same_levels(self, flags: AttrFlags) -> bool {
         let levels = self.0 & Self::LEVELS;
         let records = |level| levels & level != 0;
@@ -51,7 +51,7 @@ impl BranchFilter {
     }
 }
 
-/// What an event counts, as far as it helps to scale branches: see [`super::BranchProfile::counted`].
+/// The quantity that an event counts, as far as it helps to scale branches; see [`super::BranchProfile::counted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Taken branches, the same that are recorded: a sample of `period` with `n` branches stands for `period / n` of
@@ -60,12 +60,12 @@ pub enum Counted {
     /// Core cycles, which the branch records hold too: a sample of `period` whose branches took `c` cycles stands for
     /// `period / c` of each.
     Cycles,
-    /// Anything else: how often something ran is known relative to the rest only.
+    /// Any other quantity: the number of executions is known only relative to other code.
     Other,
 }
 
 impl Counted {
-    /// What an event counts; by its name, or the numbers that Intel and AMD publish. `cpuid` is the recording's.
+    /// Classifies an event by its name, or by the event numbers that Intel and AMD publish. `cpuid` is the recording's.
     pub(super) fn of(name: &str, attr: &Attr, cpuid: &str) -> Counted {
         let filter = BranchFilter(attr.branch_sample_type);
         if !filter.is_complete() || !filter.same_levels(attr.flags) {
@@ -89,7 +89,7 @@ impl Counted {
             "cpu.clk.unhalted.core",
             "ls.not.halted.cyc",
         ];
-        // The upper half of a hardware event's number names one of several sorts of cores.
+        // The upper half of a hardware event's number names a core type on machines with several types of cores.
         let is_cycles = attr.kind == event_type::HARDWARE && attr.config & 0xffff_ffff == 0;
         if is_cycles || (attr.kind != event_type::SOFTWARE && cycles.iter().any(begins)) {
             return Counted::Cycles;
@@ -98,7 +98,7 @@ impl Counted {
     }
 }
 
-/// `BR_INST_RETIRED.NEAR_TAKEN` of Intel and `EX_RET_BRN_TKN` of AMD, given as numbers.
+/// Returns whether the event is Intel's `BR_INST_RETIRED.NEAR_TAKEN` or AMD's `EX_RET_BRN_TKN`, given as a number.
 fn is_raw_taken(attr: &Attr, vendor: &str) -> bool {
     attr.kind == event_type::RAW
         && ((vendor.starts_with("GenuineIntel") && attr.config == 0x20c4)

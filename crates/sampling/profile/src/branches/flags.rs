@@ -1,15 +1,15 @@
-//! The word of flags of a branch record.
+//! The flags word of a branch record.
 
 use dioptra_perfrecords::ByteOrder;
 
-/// What a branch record tells besides its two addresses, as `struct perf_branch_entry` has it.
+/// The fields of a branch record beside its two addresses, as in `struct perf_branch_entry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchFlags {
     /// Bit fields from the lowest bit up, as little-endian machines lay them out.
     word: u64,
 }
 
-/// What sort of branch it was, where the recording says (`--branch-filter …,save_type`, Arm's BRBE).
+/// The type of a branch, where the recording states it (`--branch-filter …,save_type`, Arm's BRBE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BranchKind {
@@ -30,7 +30,7 @@ pub enum BranchKind {
     Return,
     /// The entry of a system call.
     Syscall,
-    /// The return from one.
+    /// The return from a system call.
     Sysret,
     /// A conditional call.
     ConditionalCall,
@@ -38,7 +38,7 @@ pub enum BranchKind {
     ConditionalReturn,
     /// The return from an exception.
     ExceptionReturn,
-    /// An interrupt: its source is no branch, but where the program was.
+    /// An interrupt: its source is the interrupted instruction, not a branch.
     Interrupt,
     /// A system error.
     SystemError,
@@ -53,7 +53,7 @@ pub enum BranchKind {
 }
 
 impl BranchKind {
-    /// Whether it is a call of any sort within a program. System calls are not.
+    /// Returns whether it is a call of any kind within a program. System calls are not.
     pub fn is_call(self) -> bool {
         matches!(
             self,
@@ -61,12 +61,13 @@ impl BranchKind {
         )
     }
 
-    /// Whether it is a return of any sort within a program.
+    /// Returns whether it is a return of any kind within a program.
     pub fn is_return(self) -> bool {
         matches!(self, BranchKind::Return | BranchKind::ConditionalReturn)
     }
 
-    /// Whether the program was diverted: its source is the instruction that will run (again) afterwards.
+    /// Returns whether the program was diverted. The source of such a branch is the instruction that will run (again)
+    /// afterwards.
     pub fn is_diversion(self) -> bool {
         matches!(
             self,
@@ -75,21 +76,21 @@ impl BranchKind {
     }
 }
 
-/// What became of a branch that the CPU recorded before it knew (AMD).
+/// The outcome of a branch that the CPU recorded while it was still speculative (AMD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speculation {
     /// The recording does not say.
     Unknown,
-    /// It was on a wrong path and never happened.
+    /// The branch was on a wrong path and never happened.
     WrongPath,
-    /// It was not speculative.
+    /// The branch was not speculative.
     None,
-    /// It was speculative and happened.
+    /// The branch was speculative and happened.
     CorrectPath,
 }
 
 impl BranchFlags {
-    /// The flags of a word that was read in the byte order of its recording.
+    /// Makes flags from a word that was read in the byte order of its recording.
     ///
     /// The fields are C bit fields, which compilers for big-endian machines lay out from the highest bit down.
     #[inline]
@@ -107,37 +108,37 @@ impl BranchFlags {
         self.word >> first & ((1 << count) - 1)
     }
 
-    /// Whether the CPU had predicted its target or direction wrongly.
+    /// Returns whether the CPU had predicted its target or direction wrongly.
     #[inline]
     pub fn mispredicted(self) -> bool {
         self.bits(0, 1) == 1
     }
 
-    /// Whether it had predicted them rightly. Neither is set where the CPU does not say.
+    /// Returns whether the CPU had predicted them rightly. Neither flag is set where the CPU does not say.
     #[inline]
     pub fn predicted(self) -> bool {
         self.bits(1, 1) == 1
     }
 
-    /// Whether it was in a transaction.
+    /// Returns whether it was in a transaction.
     #[inline]
     pub fn in_transaction(self) -> bool {
         self.bits(2, 1) == 1
     }
 
-    /// Whether it was the abort of a transaction.
+    /// Returns whether it was the abort of a transaction.
     #[inline]
     pub fn aborted(self) -> bool {
         self.bits(3, 1) == 1
     }
 
-    /// Core cycles since the branch before it; 0 where the CPU does not say. Counts stop at 65,535.
+    /// Returns the core cycles since the branch before it; 0 where the CPU does not say. Counts stop at 65,535.
     #[inline]
     pub fn cycles(self) -> u16 {
         self.bits(4, 16) as u16
     }
 
-    /// What sort of branch it was.
+    /// Returns the type of the branch.
     #[inline]
     pub fn kind(self) -> BranchKind {
         match self.bits(20, 4) {
@@ -156,7 +157,7 @@ impl BranchFlags {
             12 => BranchKind::Interrupt,
             13 => BranchKind::SystemError,
             14 => BranchKind::NoTransaction,
-            // The rest stands in a second field.
+            // Further types stand in a second field.
             _ => match self.bits(26, 4) as u8 {
                 0..=2 => BranchKind::Fault,
                 number @ 3..=7 => BranchKind::Architecture(number - 2),
@@ -165,7 +166,7 @@ impl BranchFlags {
         }
     }
 
-    /// Whether it happened, where the CPU recorded it before it knew.
+    /// Returns the outcome of the branch, for CPUs that record branches while they are speculative.
     #[inline]
     pub fn speculation(self) -> Speculation {
         match self.bits(24, 2) {
@@ -176,7 +177,7 @@ impl BranchFlags {
         }
     }
 
-    /// Privilege level of the target: 0 not told, 1 user, 2 kernel, 3 hypervisor.
+    /// Returns the privilege level of the target: 0 not stated, 1 user, 2 kernel, 3 hypervisor.
     pub fn privilege(self) -> u8 {
         self.bits(30, 3) as u8
     }

@@ -1,4 +1,4 @@
-//! Where the loader hands over the branch stacks of samples.
+//! The loader's entry to the analysis of branch stacks.
 
 use super::collect::{Collector, Owner, RecentEdges};
 use super::{BranchFilter, BranchProfile, Counted};
@@ -17,7 +17,7 @@ pub(crate) struct Branches {
 }
 
 impl Branches {
-    /// `None` where no event has branch stacks.
+    /// Makes the collectors; `None` where no event has branch stacks.
     pub(crate) fn new(data: &PerfData) -> Option<Self> {
         let cpuid = data.features().cpuid.as_deref().unwrap_or_default();
         let events: Vec<Option<Collector>> = data
@@ -45,13 +45,13 @@ impl Branches {
         })
     }
 
-    /// Whether an event's samples have branch stacks.
+    /// Returns whether an event's samples have branch stacks.
     #[inline]
     pub(crate) fn has(&self, event: usize) -> bool {
         self.events.get(event).is_some_and(Option::is_some)
     }
 
-    /// Adds a sample's branch stack, whose sample stands for `period` events.
+    /// Adds the branch stack of a sample that stands for `period` events.
     pub(crate) fn add(
         &mut self,
         event: usize,
@@ -68,14 +68,14 @@ impl Branches {
         }
     }
 
-    /// Records are missing.
+    /// Notes that records are missing.
     pub(crate) fn lost(&mut self) {
         for collector in self.events.iter_mut().flatten() {
             collector.forget_windows();
         }
     }
 
-    /// What was read, by event.
+    /// Returns the branches that were read, by event.
     pub(crate) fn finish(self) -> Vec<Option<Box<BranchProfile>>> {
         let finished = |collector: Collector| {
             let mut profile = collector.profile;
@@ -88,10 +88,10 @@ impl Branches {
 }
 
 impl Profile {
-    /// The branches of an event's samples; `None` where they hold none (or a stack of open calls), or where
-    /// [`crate::LoadPlan::branches`] did not ask for them. They are of the samples that pass the plan's filter; a
-    /// profile that was narrowed afterwards ([`Profile::select`], [`Profile::retain_samples`]) has none, see
-    /// [`Profile::dropped`].
+    /// Returns the branches of an event's samples. `None` where they hold no branches (or a stack of open calls), or
+    /// where [`crate::LoadPlan::branches`] did not ask for them. The branches come from the samples that pass the
+    /// plan's filter. A profile that was narrowed afterwards ([`Profile::select`], [`Profile::retain_samples`]) has
+    /// none; see [`Profile::dropped`].
     pub fn branches(&self, event: usize) -> Option<&BranchProfile> {
         self.details.branches.get(event)?.as_deref()
     }

@@ -1,9 +1,9 @@
-//! Branch records (Intel's LBR, AMD's, Arm's BRBE): what the branch stacks of samples tell of the code that ran.
+//! Branch records (Intel's LBR, AMD's, Arm's BRBE), which show the code that ran between samples.
 //!
-//! A sample's stack holds the branches that were taken last. Two that follow each other tell that the code from the
-//! first one's target to the second one's source ran straight, every instruction of it once. Summed over a recording
-//! ([`BranchProfile`]) these give counts of branches and runs; with the code at hand ([`Code`]) they become executions
-//! of instructions and blocks, calls, and trips of loops ([`BranchAnalysis`]).
+//! A sample's stack holds the branches that were taken last. Between two consecutive branches, the code from the first
+//! one's target to the second one's source ran straight, every instruction of it once. [`BranchProfile`] sums these
+//! branches and runs over a recording. With the code at hand ([`Code`]), [`BranchAnalysis`] turns the sums into
+//! executions of instructions and blocks, calls, and trips of loops.
 
 mod analysis;
 mod calls;

@@ -1,4 +1,4 @@
-//! What the branch stacks of one event add up to.
+//! The sums of one event's branch stacks.
 
 use super::flags::{BranchFlags, BranchKind};
 use super::sequences::Sequences;
@@ -18,49 +18,49 @@ pub struct BranchProfile {
     pub(super) sequences: Sequences,
 }
 
-/// What was read, and what could not be used.
+/// Counts of the stacks and records that were read, and of those that could not be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BranchFacts {
     /// Branch stacks.
     pub stacks: u64,
-    /// Those without any branch.
+    /// Stacks without any branch.
     pub empty_stacks: u64,
     /// Records in all stacks, empty ones among them.
     pub records: u64,
     /// Records of branches that happened.
     pub branches: u64,
-    /// Records of zeros: places of the hardware's stack that were not filled.
+    /// Records of zeros, from unfilled places of the hardware's stack.
     pub empty: u64,
     /// Records with a source or a target of zero, hidden by the kernel.
     pub incomplete: u64,
-    /// Branches on wrong paths, which never happened; in no count.
+    /// Branches on wrong paths, which never happened and are in no count.
     pub wrong_path: u64,
-    /// Stacks that are samples of the branches; all others hold every branch since the stack before.
+    /// Stacks that sample the branches; every other stack holds all branches since the stack before.
     pub sampled: u64,
-    /// Stacks that should have followed on their thread's stack before and do not, or whose thread lost records.
+    /// Stacks that should have continued their thread's stack before and do not, or whose thread lost records.
     pub gaps: u64,
     /// Straight runs between two branches.
     pub runs: u64,
-    /// Pairs of branches between which nothing can have run straight: code in between was not recorded.
+    /// Pairs of branches between which no code can have run straight, because branches in between were not recorded.
     pub broken_runs: u64,
     /// Runs outside of all mappings.
     pub unmapped_runs: u64,
-    /// Stacks that cannot be scaled to executions: their records do not tell cycles.
+    /// Stacks that cannot be scaled to executions, because their records hold no cycles.
     pub unscaled: u64,
 }
 
-/// A taken branch: all of its records in one.
+/// A taken branch, with the sums of all its records.
 #[derive(Clone, Debug)]
 pub(super) struct EdgeCounts {
     pub from: FrameId,
     pub to: FrameId,
     pub kind: BranchKind,
     taken: Tally,
-    /// How many tell whether they were predicted.
+    /// The number of records that state whether the branch was predicted.
     predictions: u64,
     mispredicted: Tally,
-    /// Sum over the stacks of seen times mispredicted.
+    /// Sum over the stacks of sightings times mispredictions.
     products: u64,
     in_transaction: u64,
     aborted: u64,
@@ -116,7 +116,7 @@ impl EdgeCounts {
     }
 }
 
-/// The share of `part` in `whole`: the error of a ratio of sums over stacks, and not less than Poisson's.
+/// Returns the share of `part` in `whole`. Its error is that of a ratio of sums over stacks, and at least Poisson's.
 fn share(whole: u64, part: &Tally, squares: u64, products: u64) -> Option<Share> {
     if whole == 0 {
         return None;
@@ -133,7 +133,7 @@ fn share(whole: u64, part: &Tally, squares: u64, products: u64) -> Option<Share>
     })
 }
 
-/// A stretch of code that ran from a branch's target to the next branch.
+/// A stretch of code from a branch's target to the next branch.
 #[derive(Clone, Debug)]
 pub(super) struct RunCounts {
     pub start: FrameId,
@@ -153,22 +153,22 @@ impl RunCounts {
     }
 }
 
-/// A taken branch from one place to another, and all that was recorded of it.
+/// A taken branch from one place to another, with everything recorded about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BranchEdge {
-    /// The branch instruction; of an interrupt, where the program was.
+    /// The branch instruction; for an interrupt, the interrupted instruction.
     pub from: FrameId,
-    /// Where it went.
+    /// The target.
     pub to: FrameId,
-    /// What sort of branch it is, where the recording says.
+    /// The type of the branch, where the recording states it.
     pub kind: BranchKind,
-    /// How often it was taken.
+    /// The number of times it was taken.
     pub taken: Executions,
-    /// How often mispredicted; `None` where no record tells.
+    /// The share of taken executions that were mispredicted; `None` where no record states it.
     pub mispredicted: Option<Share>,
-    /// How many records were in a transaction.
+    /// The number of records within a transaction.
     pub in_transaction: u64,
-    /// How many were aborts of one.
+    /// The number of records that aborted a transaction.
     pub aborted: u64,
     /// Cycles since the branch before it.
     pub cycles: Cycles,
@@ -179,11 +179,11 @@ pub struct BranchEdge {
 pub struct StraightRun {
     /// The first instruction.
     pub start: FrameId,
-    /// The last one, in the same module: a branch, or where an interrupt came.
+    /// The last instruction, in the same module: a branch, or the instruction that an interrupt hit.
     pub end: FrameId,
-    /// How often it ran.
+    /// The number of times it ran.
     pub executions: Executions,
-    /// Cycles that it took.
+    /// Cycles of the run.
     pub cycles: Cycles,
 }
 
@@ -199,28 +199,28 @@ impl BranchProfile {
         }
     }
 
-    /// Which branches were recorded.
+    /// Returns the filter of the recorded branches.
     pub fn filter(&self) -> BranchFilter {
         self.filter
     }
 
-    /// What the event counts, which decides whether executions can be estimated.
+    /// Returns the quantity that the event counts, which decides whether executions can be estimated.
     pub fn counted(&self) -> Counted {
         self.counted
     }
 
-    /// What was read, and what could not be used.
+    /// Returns the counts of stacks and records that were read, and of those that could not be used.
     pub fn facts(&self) -> &BranchFacts {
         &self.facts
     }
 
-    /// Whether the stacks hold every branch that was taken, so that counts have no error.
+    /// Returns whether the stacks hold every branch that was taken, so that counts have no error.
     pub fn is_exact(&self) -> bool {
         let facts = &self.facts;
         facts.sampled + facts.gaps + facts.empty_stacks == 0 && facts.stacks > 0
     }
 
-    /// All taken branches, in the order in which they were first seen.
+    /// Returns all taken branches, in the order in which they were first seen.
     pub fn edges(&self) -> impl ExactSizeIterator<Item = BranchEdge> + '_ {
         self.edges.list.iter().map(|edge| self.edge(edge))
     }
@@ -238,8 +238,8 @@ impl BranchProfile {
         }
     }
 
-    /// All straight runs, in the order in which they were first seen; none where not every branch was recorded (see
-    /// [`BranchFilter::is_complete`]).
+    /// Returns all straight runs, in the order in which they were first seen; none where not every branch was recorded
+    /// (see [`BranchFilter::is_complete`]).
     pub fn runs(&self) -> impl ExactSizeIterator<Item = StraightRun> + '_ {
         self.runs.list.iter().map(|run| StraightRun {
             start: run.start,
@@ -249,7 +249,7 @@ impl BranchProfile {
         })
     }
 
-    /// The stacks that were kept whole.
+    /// Returns the stacks that were kept whole.
     pub(super) fn sequences(&self) -> &Sequences {
         &self.sequences
     }
@@ -258,7 +258,7 @@ impl BranchProfile {
         let facts = &self.facts;
         let usable = facts.stacks - facts.empty_stacks;
         let scaled = usable.saturating_sub(facts.unscaled);
-        // Stacks that cannot be scaled are taken to be like the others.
+        // Stacks that cannot be scaled are assumed to be like the scaled ones.
         let estimated = (self.counted != Counted::Other && scaled > 0)
             .then(|| tally.scaled * usable as f64 / scaled as f64);
         Executions {

@@ -1,13 +1,13 @@
-//! Whole stacks, a bounded number of them: what happened one after the other cannot be told from sums.
+//! A bounded number of whole stacks. The order of branches cannot be found from sums.
 
-/// How many stacks are kept.
+/// The number of stacks kept at most.
 const KEPT: usize = 1 << 14;
 
-/// Some of an event's stacks, each as likely to be kept as any other; all of them where there are few.
+/// A random subset of an event's stacks, each with the same chance to be kept; all stacks where there are few.
 #[derive(Clone, Debug)]
 pub(super) struct Sequences {
     list: Vec<Sequence>,
-    /// How many there were.
+    /// The number of stacks seen.
     seen: u64,
     random: u64,
 }
@@ -15,11 +15,11 @@ pub(super) struct Sequences {
 /// One stack.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// Which series of stacks that follow on each other it belongs to, and its place there.
+    /// The number of the series of stacks it belongs to, and its index in that series.
     pub place: (u32, u32),
-    /// Whether it goes on where the one at the place before ended.
+    /// Whether it continues the stack at the index before.
     pub stitched: bool,
-    /// Edges, the oldest first; [`Sequences::GAP`] where something is missing.
+    /// Edges, the oldest first; [`Sequences::GAP`] where branches are missing.
     pub edges: Box<[u32]>,
 }
 
@@ -58,7 +58,7 @@ impl Sequences {
         }
     }
 
-    /// Xorshift.
+    /// Returns the next number of a xorshift generator.
     fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -66,12 +66,12 @@ impl Sequences {
         self.random
     }
 
-    /// How many stacks there were.
+    /// Returns the number of stacks seen.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The stacks that were kept; in the order of [`Sequence::place`] after reading.
+    /// Returns the stacks that were kept, ordered by [`Sequence::place`] after reading.
     pub fn list(&self) -> &[Sequence] {
         &self.list
     }

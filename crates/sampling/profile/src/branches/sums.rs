@@ -1,14 +1,14 @@
-//! Sums of runs over the instructions that they cover.
+//! Sums of runs over the instructions that the runs cover.
 
 use super::tally::{Executions, Share};
 use std::ops::Range;
 
-/// Sums over ranges of instructions, by their differences.
+/// Sums over ranges of instructions, kept as differences between neighbours.
 pub(super) struct Sums {
     seen: Vec<i64>,
     estimated: Vec<f64>,
     errors: Vec<f64>,
-    /// What started at an instruction.
+    /// By instruction: the sum of the runs that start at it.
     starts: Vec<Executions>,
 }
 
@@ -27,7 +27,7 @@ impl Sums {
             return;
         }
         let estimated = count.estimated.unwrap_or(0.0);
-        // Counts are of records in a file: they fit.
+        // `seen` counts records of a file, so it fits.
         let seen = i64::try_from(count.seen).unwrap_or(i64::MAX);
         self.seen[range.start] += seen;
         self.seen[range.end] -= seen;
@@ -43,7 +43,7 @@ impl Sums {
         }
     }
 
-    /// How often each instruction ran, and how often straight after the one before.
+    /// Returns the executions of each instruction, and those that came straight from the instruction before.
     pub fn finish(self, is_estimated: bool) -> (Vec<Executions>, Vec<Executions>) {
         let (mut seen, mut estimated, mut error) = (0, 0.0, 0.0);
         let mut all = Vec::with_capacity(self.starts.len());
@@ -52,7 +52,7 @@ impl Sums {
             estimated += self.estimated[index];
             error += self.errors[index];
             if seen == 0 {
-                // What is left is rounding.
+                // Only rounding errors remain here.
                 (estimated, error) = (0.0, 0.0);
             }
             all.push(Executions {
@@ -67,7 +67,7 @@ impl Sums {
     }
 }
 
-/// What is left of a count without a part of it.
+/// Subtracts a part from a count.
 pub(super) fn less(all: Executions, part: Executions) -> Executions {
     let seen = all.seen.saturating_sub(part.seen);
     let estimated = all
@@ -80,12 +80,12 @@ pub(super) fn less(all: Executions, part: Executions) -> Executions {
         } else {
             estimated
         },
-        // Both vary together: what is left varies no more than all of it.
+        // Both numbers vary together, so the difference varies no more than `all`.
         error: if seen == 0 { 0.0 } else { all.error },
     }
 }
 
-/// Several shares as one.
+/// Pools several shares into one.
 pub(super) fn pooled(shares: impl Iterator<Item = Share>) -> Option<Share> {
     let mut pool: Option<Share> = None;
     for share in shares {

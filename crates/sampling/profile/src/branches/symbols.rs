@@ -1,4 +1,4 @@
-//! Code as the modules on this machine have it.
+//! Code of the modules that are on this machine.
 
 use super::code::{Code, CodeOutline, Flow, OutlineInstruction, OutlineLoop};
 use crate::hash::FxBuildHasher;
@@ -10,14 +10,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The code of a profile's modules, read from their files where it is asked for, and kept.
+/// The code of a profile's modules, read from their files on demand and cached.
 pub struct SymbolCode<'a> {
     modules: &'a Modules,
     symbolizer: &'a Symbolizer,
     known: RefCell<HashMap<ModuleId, Rc<KnownModule>, FxBuildHasher>>,
 }
 
-/// A module that was asked for.
+/// A module whose code was asked for.
 struct KnownModule {
     symbols: ModuleSymbols,
     code: ModuleCode,
@@ -26,8 +26,8 @@ struct KnownModule {
 }
 
 impl<'a> SymbolCode<'a> {
-    /// The code of `modules`, found as `symbolizer` finds files. Modules that are not on this machine and code of JIT
-    /// compilers have none.
+    /// Makes a provider of the code of `modules`, found as `symbolizer` finds files. Modules that are not on this
+    /// machine and code of JIT compilers have none.
     pub fn new(modules: &'a Modules, symbolizer: &'a Symbolizer) -> Self {
         SymbolCode {
             modules,
@@ -72,7 +72,7 @@ impl Code for SymbolCode<'_> {
 }
 
 impl CodeOutline {
-    /// The outline of decoded code. Blocks go on after a call.
+    /// Returns the outline of decoded code. Blocks go on after a call.
     pub fn of(code: &FunctionCode) -> Self {
         let instructions = code.instructions().map(|instruction| OutlineInstruction {
             address: instruction.address,
@@ -110,7 +110,7 @@ impl From<InstructionKind> for Flow {
             InstructionKind::IndirectCall => Flow::IndirectCall,
             InstructionKind::Return => Flow::Return,
             InstructionKind::SystemCall => Flow::SystemCall,
-            // Traps, and what is no instruction.
+            // Traps, and bytes that are no instruction.
             _ => Flow::Stop,
         }
     }

@@ -1,4 +1,4 @@
-//! Values by pairs of ids, numbered as they come.
+//! Values by pairs of ids, numbered in the order of their first use.
 
 use crate::hash::mix;
 use hashbrown::HashTable;
@@ -20,7 +20,7 @@ impl<T> Default for PairTable<T> {
 }
 
 impl<T> PairTable<T> {
-    /// The number of the value for `pair`, which is made where there is none.
+    /// Returns the number of the value for `pair`; makes the value where there is none.
     #[inline]
     pub fn intern(&mut self, pair: (u32, u32), make: impl FnOnce() -> T) -> u32 {
         let hash = |pair: &(u32, u32)| mix(u64::from(pair.0), u64::from(pair.1));
@@ -41,7 +41,7 @@ impl<T> PairTable<T> {
             .1
     }
 
-    /// Drops what only growing needs.
+    /// Drops the hash table, which only growing needs.
     pub fn freeze(&mut self) {
         self.ids = HashTable::new();
         self.list.shrink_to_fit();

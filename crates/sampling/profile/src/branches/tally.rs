@@ -1,23 +1,24 @@
-//! Counts of what was seen in branch stacks, and what they stand for.
+//! Counts of sightings in branch stacks, and the estimates that they stand for.
 
-/// How often something was seen, with what scaling and its error need.
+/// The number of sightings of a branch or run, with the sums that scaling and the standard error need.
 ///
-/// What is seen in one stack is not independent (a loop's branch fills all of it), so the error comes from how the
-/// number of sightings varies between stacks, not from their sum.
+/// Sightings within one stack are not independent, because a loop's branch fills the whole stack. The error therefore
+/// comes from the variation of sightings between stacks, not from their sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub seen: u64,
-    /// Sum over the stacks of the square of how often each had it.
+    /// Sum over the stacks of the squared number of sightings in the stack.
     pub squares: u64,
-    /// Sum of what each sighting stands for.
+    /// Sum of the weights of the sightings.
     pub scaled: f64,
-    /// The stack that had it last, and how often so far.
+    /// The number of the last stack with a sighting (`last`), and its sightings so far (`here`).
     last: u32,
     here: u32,
 }
 
 impl Tally {
-    /// Adds a sighting in stack number `stack` (from 1); returns how often this stack has had it, this one included.
+    /// Adds a sighting in stack number `stack` (from 1). Returns the number of sightings in this stack, this one
+    /// included.
     #[inline]
     pub fn add(&mut self, stack: u32, weight: f64) -> u32 {
         if self.last != stack {
@@ -32,24 +33,24 @@ impl Tally {
     }
 }
 
-/// How often something happened.
+/// A number of executions, as seen and as estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Executions {
-    /// How often it was seen in branch stacks: exact, but what a stack saw by chance.
+    /// The number of sightings in branch stacks: exact, but chance decides what a stack holds.
     pub seen: u64,
-    /// How often it happened in the recorded time, as far as the event tells: see [`super::Counted`]. `None` where
-    /// only ratios of `seen` mean something.
+    /// The number of executions in the recorded time, as far as the event shows it; see [`super::Counted`]. `None`
+    /// where only ratios of `seen` mean something.
     pub estimated: Option<f64>,
-    /// Standard error of `seen`, by how it varies from stack to stack; 0 where all branches were recorded. Sums over
-    /// several branches or runs have the largest error that is possible, that of parts which vary together.
+    /// Standard error of `seen`, from its variation between stacks; 0 where all branches were recorded. Sums over
+    /// several branches or runs have the largest possible error, that of parts which vary together.
     pub error: f64,
 }
 
 impl Executions {
-    /// The sum of both.
+    /// Adds two numbers of executions.
     #[must_use]
     pub fn plus(self, other: Executions) -> Executions {
-        // Nothing seen is no reason not to know the sum.
+        // A part without sightings does not make the sum unknown.
         let estimated = match (self.estimated, other.estimated) {
             (Some(one), Some(two)) => Some(one + two),
             (one, None) if other.seen == 0 => one,
@@ -63,7 +64,7 @@ impl Executions {
         }
     }
 
-    /// Standard error of `estimated`.
+    /// Returns the standard error of `estimated`.
     pub fn estimated_error(self) -> Option<f64> {
         let estimated = self.estimated?;
         if self.seen == 0 {
@@ -76,31 +77,31 @@ impl Executions {
 /// A share of branches, such as of the mispredicted ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// How many.
+    /// The number of branches in the share.
     pub part: u64,
-    /// Of how many; not 0.
+    /// The number of all branches; not 0.
     pub whole: u64,
-    /// Standard error of `part / whole`, at least that of a Poisson count of `part` (of one where it is none).
+    /// Standard error of `part / whole`, at least that of a Poisson count of `part` (of one where `part` is 0).
     pub error: f64,
 }
 
 impl Share {
-    /// The ratio, 0 to 1.
+    /// Returns the ratio, 0 to 1.
     pub fn ratio(self) -> f64 {
         self.part as f64 / self.whole as f64
     }
 }
 
-/// Core cycles that some code took each time it ran.
+/// Core cycles of a piece of code, over all its measured runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cycles {
-    /// How often it was measured.
+    /// The number of measured runs.
     pub samples: u64,
     /// All cycles together.
     pub sum: u64,
     /// The sum of the squares.
     pub(super) squares: u64,
-    /// How many measurements stand at the largest count that the record can hold, and may be larger.
+    /// The number of measurements at the largest count that a record can hold. Their true values may be larger.
     pub saturated: u64,
 }
 
@@ -117,8 +118,8 @@ impl Cycles {
         self.saturated += u64::from(cycles == u16::MAX);
     }
 
-    /// The mean and its standard error (0 for a single measurement, which tells none); `None` where nothing was
-    /// measured.
+    /// Returns the mean and its standard error. The error is 0 for a single measurement, which shows none. `None` where
+    /// nothing was measured.
     pub fn mean(self) -> Option<(f64, f64)> {
         if self.samples == 0 {
             return None;

@@ -1,7 +1,7 @@
-//! How often loops go round each time they are entered: a distribution, from whole stacks.
+//! The distribution of loop iterations per entry, found from whole stacks.
 //!
-//! Each kept stack is followed branch by branch, with the calls that it opens and closes. A stay in a loop counts when
-//! its entry and its end are both within the stack, or within stacks that follow on each other.
+//! The walk follows each kept stack branch by branch, with the calls that it opens and closes. A stay in a loop counts
+//! when its entry and its end both lie within the stack, or within stacks that continue each other.
 
 use super::analysis::{BranchAnalysis, BranchClass};
 use super::calls::FunctionAt;
@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Calls that may be open at once while a stack is followed.
+/// The largest number of open calls while a stack is followed.
 const DEEPEST: usize = 1 << 12;
 
 /// A loop of a function.
@@ -25,31 +25,31 @@ pub struct LoopAt {
     pub number: usize,
 }
 
-/// How often a loop's header ran for each entry.
+/// The distribution of header executions per entry of a loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TripCounts {
     /// By number of trips, rising.
     pub trips: Vec<TripCount>,
     /// Stays that were seen whole.
     pub complete: u64,
-    /// Stays whose start was seen and whose end was not: longer ones are more likely to be cut.
+    /// Stays whose start was seen and whose end was not. Long stays are more likely to be cut.
     pub cut: u64,
 }
 
-/// Stays in a loop of one number of trips.
+/// The stays in a loop with one number of trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TripCount {
-    /// How often the header ran.
+    /// The number of header executions per stay.
     pub trips: u64,
     /// Stays that were seen whole.
     pub seen: u64,
-    /// Their share of all stays that fit in a stack, 0 to 1: long stays are seen whole less often, which is undone
-    /// here. Stays that fit in no stack are in no share.
+    /// Their share of all stays that fit in a stack, 0 to 1. Long stays are seen whole less often, and the share
+    /// corrects for that. Stays that fit in no stack are in no share.
     pub share: f64,
 }
 
 impl TripCounts {
-    /// Mean trips of those that were seen whole, weighted as in [`TripCount::share`].
+    /// Returns the mean trips of complete stays, weighted as in [`TripCount::share`].
     pub fn mean(&self) -> Option<f64> {
         let sum = |of: fn(&TripCount) -> f64| self.trips.iter().map(of).sum::<f64>();
         (self.complete > 0).then(|| sum(|one| one.share * one.trips as f64))
@@ -57,8 +57,8 @@ impl TripCounts {
 }
 
 impl BranchAnalysis<'_> {
-    /// The trips of all loops that the kept stacks tell of. At most 16,384 stacks of an event are kept, each as likely
-    /// as any other: [`BranchAnalysis::kept_stacks`].
+    /// Returns the trips of all loops that occur in the kept stacks. At most 16,384 stacks of an event are kept, each
+    /// with the same chance; see [`BranchAnalysis::kept_stacks`].
     pub fn trips(&self) -> BTreeMap<LoopAt, TripCounts> {
         let mut walk = Walk {
             edges: self.ends(),
@@ -84,13 +84,13 @@ impl BranchAnalysis<'_> {
         walk.finish()
     }
 
-    /// How many stacks [`BranchAnalysis::trips`] looks at, and how many there were.
+    /// Returns the number of stacks that [`BranchAnalysis::trips`] looks at, and the number of all stacks.
     pub fn kept_stacks(&self) -> (u64, u64) {
         let sequences = self.branches.sequences();
         (sequences.list().len() as u64, sequences.seen())
     }
 
-    /// Where the edges start and end in the code.
+    /// Returns the places in the code where the edges start and end.
     fn ends(&self) -> Vec<Ends> {
         let mut outlines: HashMap<(u32, u64), Arc<CodeOutline>, FxBuildHasher> = HashMap::default();
         let mut place = |frame| {
@@ -98,7 +98,7 @@ impl BranchAnalysis<'_> {
             let outline = self.code.function(module, address)?;
             let start = outline.addresses().start;
             let instruction = outline.instruction_at(address)?;
-            // One copy of each, whatever the provider does.
+            // Keeps one copy of each outline, even if the provider makes several.
             let outline = outlines.entry((module, start)).or_insert(outline);
             Some(Spot {
                 function: FunctionAt { module, start },
@@ -132,14 +132,14 @@ struct Ends {
     to: Option<Spot>,
 }
 
-/// A function that is open.
+/// A function whose call is open.
 struct Open {
-    /// `None` while it is not known where it is.
+    /// `None` while the function is not known.
     function: Option<FunctionAt>,
     block: Option<usize>,
-    /// Whether it was entered in this stack, at its start.
+    /// Whether the stack holds the entry of the function at its start.
     entered: bool,
-    /// Whether the kernel was entered here, not a function called.
+    /// Whether control entered the kernel here rather than a function.
     is_kernel: bool,
     stays: Vec<Stay>,
 }
@@ -156,18 +156,18 @@ impl Open {
     }
 }
 
-/// A stay in a loop that goes on.
+/// A stay in a loop that has not ended.
 struct Stay {
     number: usize,
     trips: u64,
-    /// The first branch that has to be in the stack for the stay to be seen.
+    /// The position of the first branch that the stack must hold for the stay to be seen.
     since: usize,
 }
 
 /// Stays of one loop.
 #[derive(Default)]
 struct Stays {
-    /// By trips: how many, and the sum of their weights.
+    /// By number of trips: the number of stays, and the sum of their weights.
     complete: BTreeMap<u64, (u64, f64)>,
     cut: u64,
 }
@@ -176,9 +176,9 @@ struct Walk {
     edges: Vec<Ends>,
     stack: Vec<Open>,
     stays: HashMap<LoopAt, Stays, FxBuildHasher>,
-    /// Branches in the stack that is followed.
+    /// The number of branches in the stack that is followed.
     length: usize,
-    /// Whether it is a sample by itself, of which a stay may have been cut by chance.
+    /// Whether the stack is a sample by itself, whose borders may cut stays by chance.
     sampled: bool,
 }
 
@@ -195,7 +195,7 @@ impl Walk {
         self.lose();
     }
 
-    /// Nothing is known any more of what is open.
+    /// Gives up all open functions and counts their stays as cut.
     fn lose(&mut self) {
         while let Some(open) = self.stack.pop() {
             self.cut(open);
@@ -214,7 +214,7 @@ impl Walk {
         }
     }
 
-    /// A stay has ended at a branch.
+    /// Counts a stay that ended at a branch.
     fn complete(&mut self, function: FunctionAt, stay: &Stay, position: usize) {
         let Stay {
             number,
@@ -233,7 +233,7 @@ impl Walk {
         *sum += weight;
     }
 
-    /// Closes a function: all of its stays have ended.
+    /// Closes a function and completes all its stays.
     fn close(&mut self, open: &Open, position: usize) {
         if let Some(function) = open.function {
             for stay in &open.stays {
@@ -242,7 +242,7 @@ impl Walk {
         }
     }
 
-    /// A branch is taken.
+    /// Follows a taken branch.
     fn branch(&mut self, position: usize, number: usize) {
         let Ends { class, from, to } = &self.edges[number];
         let (class, to) = (*class, to.clone());
@@ -281,7 +281,7 @@ impl Walk {
             }
             Some(BranchClass::Jump) if stays => {}
             Some(BranchClass::Jump) => {
-                // Leaves its function for good.
+                // A jump to another function leaves its own function for good.
                 if let Some(open) = self.stack.pop() {
                     self.close(&open, position);
                 }
@@ -303,7 +303,7 @@ impl Walk {
         self.stack.push(open);
     }
 
-    /// Execution goes on in a function: if that is not the one that is open, something was missed.
+    /// Checks that execution goes on in the innermost open function; gives up all open functions if it does not.
     fn expect(&mut self, function: Option<FunctionAt>) {
         if self
             .stack
@@ -317,7 +317,7 @@ impl Walk {
         }
     }
 
-    /// Code runs straight from one branch to the next.
+    /// Follows the straight run from one branch to the next.
     fn run(&mut self, position: usize, before: usize, after: usize) {
         let (Some(start), Some(end)) = (&self.edges[before].to, &self.edges[after].from) else {
             return;
@@ -329,7 +329,7 @@ impl Walk {
             self.lose();
             return;
         }
-        // Where the program was diverted, the instruction did not run (yet).
+        // An interrupt or fault left from the last instruction before that instruction ran.
         let diverted = outline.instructions()[end.instruction].flow == Flow::Sequential;
         let (function, first) = (start.function, start.instruction);
         let end = end.instruction + usize::from(!diverted);
@@ -346,13 +346,13 @@ impl Walk {
                 outline: Arc::clone(&outline),
                 instruction: next.start,
             };
-            // The run is seen only with the branch that ends it.
+            // The stack shows the run only once it holds the branch that ends the run.
             self.arrive(&spot, position + 1);
             block += 1;
         }
     }
 
-    /// Execution comes to an instruction of the open function.
+    /// Follows execution to an instruction of the open function.
     fn arrive(&mut self, spot: &Spot, position: usize) {
         let outline = &spot.outline;
         let Some(block) = outline.block_of(spot.instruction) else {
@@ -380,7 +380,7 @@ impl Walk {
                 let stay = open.stays.iter_mut().find(|stay| stay.number == number);
                 match stay {
                     Some(stay) if from_inside => stay.trips += 1,
-                    // Its start was not seen.
+                    // The start of this stay was not seen.
                     None if from_inside || !known => {}
                     _ => open.stays.push(Stay {
                         number,

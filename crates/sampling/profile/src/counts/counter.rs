@@ -1,14 +1,14 @@
 //! Counts of samples and their weights.
 
 use crate::counts::estimate::{Estimate, Spread};
-use crate::counts::sample_keys::PartId;
+use crate::counts::sample_keys::SampleKeyId;
 use crate::hash::mix;
 use crate::selecting::sample_log::{SampleLog, Span, is_bounded, meet};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::sync::Arc;
 
-/// How often and how much.
+/// A number of samples and the sum of their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Samples.
@@ -31,7 +31,7 @@ impl Count {
         self.add(Count { samples: 1, weight });
     }
 
-    /// Whether there is no sample.
+    /// Returns whether there is no sample.
     pub fn is_zero(&self) -> bool {
         self.samples == 0
     }
@@ -42,7 +42,7 @@ impl Count {
 pub(crate) struct Dense(Vec<Count>);
 
 impl Dense {
-    /// Keeps the counts of those ids only; `keep` is not asked for others.
+    /// Keeps only the counts of ids that pass `keep`. `keep` is called only for ids with samples.
     fn retain_counted(&mut self, keep: impl Fn(u32) -> bool) {
         for (id, count) in (0_u32..).zip(&mut self.0) {
             if !count.is_zero() && !keep(id) {
@@ -67,7 +67,7 @@ impl Dense {
             .map(|(id, count)| (id, *count))
     }
 
-    /// By id, those that count nothing too.
+    /// Returns the counts by id, including zero counts.
     pub(crate) fn all(&self) -> &[Count] {
         &self.0
     }
@@ -77,18 +77,18 @@ impl Dense {
     }
 }
 
-/// Pairs of a part and a place, each with a small id of its own: most pairs never occur.
+/// Pairs of a sample key and a place, each with a small id of its own, because most pairs never occur.
 #[derive(Clone, Debug, Default)]
 struct Pairs {
-    list: Vec<(PartId, u32)>,
-    /// Pairs with their ids: finding one costs one cache miss, not another one in the list.
-    ids: HashTable<((PartId, u32), u32)>,
+    list: Vec<(SampleKeyId, u32)>,
+    /// Ids by pair. The pair is stored here too, so that a lookup costs one cache miss and does not read the list.
+    ids: HashTable<((SampleKeyId, u32), u32)>,
 }
 
 impl Pairs {
     #[inline]
-    fn intern(&mut self, pair: (PartId, u32)) -> u32 {
-        // A pair costs a sample of the file, so its number fits as those of stacks do.
+    fn intern(&mut self, pair: (SampleKeyId, u32)) -> u32 {
+        // A pair costs a sample of the file, so its number fits as stack numbers do.
         let next = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
         let entry = self.ids.entry(
             hash(pair),
@@ -111,33 +111,33 @@ fn hash(pair: (u32, u32)) -> u64 {
     mix(u64::from(pair.0), u64::from(pair.1))
 }
 
-/// What one sample adds to a count.
+/// The contribution of one sample to a count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
     pub weight: u64,
     /// Nanoseconds since the recording's first sample.
     pub elapsed: Option<u64>,
-    /// By how much the weight is to be multiplied because its counter did not run all the time.
+    /// The factor that scales the weight, because the sample's counter did not run all the time.
     pub factor: f64,
-    /// Whether it was taken in the kernel, and counts at the user code that entered it.
+    /// Whether the sample was taken in the kernel and counts at the user code that entered it.
     pub in_kernel: bool,
 }
 
-/// What is kept of samples beside their sums.
+/// Details of the samples that are kept beside their sums.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     spread: Option<Spread>,
     log: Option<SampleLog>,
 }
 
-/// What a counter keeps beside the sums by place.
+/// The data that a counter keeps beside the sums by place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keep {
-    /// Counts apart by part.
-    pub parts: bool,
-    /// What statistical errors need.
+    /// Keeps counts apart by sample key.
+    pub sample_keys: bool,
+    /// Keeps the sums that statistical errors need.
     pub spread: bool,
-    /// Every sample with its time.
+    /// Keeps every sample with its time.
     pub log: bool,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn new(keep: Keep) -> Self {
         Counter {
-            pairs: keep.parts.then(Pairs::default),
+            pairs: keep.sample_keys.then(Pairs::default),
             counts: Dense::default(),
             extras: (keep.spread || keep.log).then(|| {
                 Box::new(Extras {
@@ -164,10 +164,10 @@ impl Counter {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, part: PartId, place: u32, hit: Hit) {
+    pub(crate) fn add(&mut self, sample_key: SampleKeyId, place: u32, hit: Hit) {
         let cell = match &mut self.pairs {
             None => place,
-            Some(pairs) => pairs.intern((part, place)),
+            Some(pairs) => pairs.intern((sample_key, place)),
         };
         if let Some(extras) = &mut self.extras {
             if let Some(spread) = &mut extras.spread {
@@ -186,7 +186,7 @@ impl Counter {
         );
     }
 
-    /// Drops what only growing needs.
+    /// Drops the data that only growing needs.
     pub(crate) fn freeze(self) -> Counts {
         let extras = self.extras.map(|extras| *extras).unwrap_or_default();
         Counts {
@@ -199,50 +199,54 @@ impl Counter {
     }
 }
 
-/// One event's counts, by cell: a place, or a pair of a part and a place.
+/// One event's counts, by cell. A cell is a place, or a pair of a sample key and a place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// By cell; without it the cell is the place.
-    pairs: Option<Arc<Vec<(PartId, u32)>>>,
+    /// The sample key and place of each cell; `None` where the cell id is the place.
+    pairs: Option<Arc<Vec<(SampleKeyId, u32)>>>,
     counts: Dense,
     spread: Option<Spread>,
     log: Option<Arc<SampleLog>>,
-    /// Which samples of the log are in the counts, together with those whose cell counts nothing.
+    /// The span of the log whose samples are in the counts. The span also holds samples of cells that count nothing.
     span: Span,
 }
 
-/// What is counted together.
+/// A unit of counting: the samples of one key at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub id: u32,
-    /// [`crate::counts::sample_keys::WHOLE`] where parts were not asked for.
-    pub part: PartId,
+    /// The key of the samples; [`crate::counts::sample_keys::WHOLE`] where sample keys were not asked for.
+    pub sample_key: SampleKeyId,
     pub place: u32,
 }
 
 impl Counts {
-    /// The cell with this id.
+    /// Returns the cell with this id.
     #[inline]
     pub(crate) fn cell(&self, id: u32) -> Cell {
-        let (part, place) = match &self.pairs {
+        let (sample_key, place) = match &self.pairs {
             Some(pairs) => pairs[id as usize],
             None => (crate::counts::sample_keys::WHOLE, id),
         };
-        Cell { id, part, place }
+        Cell {
+            id,
+            sample_key,
+            place,
+        }
     }
 
-    /// What a cell counts.
+    /// Returns the count of a cell.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Count {
         self.counts.get(id)
     }
 
-    /// All cells that count anything.
+    /// Returns all cells with counts.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Cell, Count)> + '_ {
         self.counts.iter().map(|(id, count)| (self.cell(id), count))
     }
 
-    /// What a cell's count stands for, with its error.
+    /// Returns the estimated number of events of a cell, with its error.
     pub(crate) fn estimate(&self, id: u32) -> Estimate {
         let count = self.counts.get(id);
         match &self.spread {
@@ -251,22 +255,22 @@ impl Counts {
         }
     }
 
-    /// Whether weights were scaled because counters shared a hardware counter.
+    /// Returns whether weights were scaled because counters shared a hardware counter.
     pub(crate) fn is_scaled(&self) -> bool {
         self.spread.as_ref().is_some_and(Spread::is_scaled)
     }
 
-    /// Whether [`Counts::estimate`] knows every sample's weight.
+    /// Returns whether [`Counts::estimate`] knows every sample's weight.
     pub(crate) fn knows_spread(&self) -> bool {
         self.spread.is_some()
     }
 
-    /// To which time the counts are restricted.
+    /// Returns the range of time to which the counts are restricted.
     pub(crate) fn span(&self) -> Span {
         self.span
     }
 
-    /// Whether each sample is known with its time.
+    /// Returns whether each sample is known with its time.
     pub(crate) fn has_log(&self) -> bool {
         self.log.is_some()
     }
@@ -282,15 +286,15 @@ impl Counts {
         }
     }
 
-    /// Keeps the counts of those cells only.
+    /// Keeps only the counts of cells that pass `keep`.
     pub(crate) fn retain(&mut self, keep: impl Fn(Cell) -> bool) {
         let mut counts = std::mem::take(&mut self.counts);
         counts.retain_counted(|id| keep(self.cell(id)));
         self.counts = counts;
     }
 
-    /// The counts of the samples within `span` whose cells `keep` wants. A bounded span needs the log, else there are
-    /// none.
+    /// Returns the counts of the samples within `span` whose cells pass `keep`. A bounded span needs the log; without
+    /// it the result is empty.
     pub(crate) fn select(&self, span: Span, keep: impl Fn(Cell) -> bool) -> Counts {
         if !is_bounded(span) {
             let mut selected = self.clone();
@@ -329,7 +333,7 @@ impl Counts {
         selected
     }
 
-    /// The sum of all cells.
+    /// Returns the sum of all cells.
     pub(crate) fn total(&self) -> Count {
         let mut total = Count::default();
         self.counts.iter().for_each(|(_, count)| total.add(count));
@@ -353,35 +357,35 @@ mod tests {
     fn list(counts: &Counts) -> Vec<(u32, u32, u64, u64)> {
         counts
             .iter()
-            .map(|(cell, count)| (cell.part, cell.place, count.samples, count.weight))
+            .map(|(cell, count)| (cell.sample_key, cell.place, count.samples, count.weight))
             .collect()
     }
 
     #[test]
     fn sums_by_place_and_by_pair() {
-        for parts in [false, true] {
+        for sample_keys in [false, true] {
             let mut counter = Counter::new(Keep {
-                parts,
+                sample_keys,
                 ..Keep::default()
             });
             for place in [3, 0, 3] {
                 counter.add(9, place, hit(7, 0));
             }
-            let part = if parts {
+            let sample_key = if sample_keys {
                 9
             } else {
                 crate::counts::sample_keys::WHOLE
             };
             let mut cells = list(&counter.freeze());
             cells.sort_unstable();
-            assert_eq!(cells, [(part, 0, 1, 7), (part, 3, 2, 14)]);
+            assert_eq!(cells, [(sample_key, 0, 1, 7), (sample_key, 3, 2, 14)]);
         }
     }
 
     #[test]
     fn selections_of_selections() {
         let mut counter = Counter::new(Keep {
-            parts: true,
+            sample_keys: true,
             spread: true,
             log: true,
         });
@@ -393,10 +397,10 @@ mod tests {
         assert_eq!(sum(&counts), (100, 250));
         let late = counts.select((Some(40), None), |_| true);
         assert_eq!(sum(&late), (60, 150));
-        // What was left out before stays out.
+        // Samples that an earlier selection left out stay out.
         let even = late.select((None, None), |cell| cell.place == 0);
         assert_eq!(sum(&even), (30, 15 + 45));
-        let middle = even.select((Some(10), Some(44)), |cell| cell.part != 0);
+        let middle = even.select((Some(10), Some(44)), |cell| cell.sample_key != 0);
         // 40 and 42 are even, 42 is divisible by 3.
         assert_eq!(sum(&middle), (1, 1));
         let mut left = 0;

@@ -1,8 +1,9 @@
-//! What counts stand for, and how far chance may have moved them.
+//! Estimated numbers of events, and their statistical errors.
 //!
-//! A sample stands for its period. How many samples fall on a place is chance: their number varies as its own size
-//! (Poisson), so a sum of periods varies as the sum of their squares. Where a counter ran only part of the time, each
-//! sample stands for its period times the factor of its own interval, and its square grows with the factor's.
+//! A sample stands for its period. The number of samples at a place is random, with a variance equal to that number
+//! (Poisson). The variance of a sum of periods is therefore the sum of their squares. Where a counter ran only part of
+//! the time, each sample stands for its period times the factor of its own interval, and its square grows with the
+//! factor's.
 
 use crate::counts::counter::{Count, Dense, Hit};
 
@@ -16,7 +17,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The estimate of a count whose samples all weigh the same.
+    /// Returns the estimate of a count whose samples all weigh the same.
     pub fn of(count: Count) -> Estimate {
         let weight = count.weight as f64;
         Estimate {
@@ -29,7 +30,7 @@ impl Estimate {
         }
     }
 
-    /// The standard error, in events.
+    /// Returns the standard error, in events.
     pub fn error(&self) -> f64 {
         self.variance.sqrt()
     }
@@ -41,21 +42,21 @@ impl Estimate {
     }
 }
 
-/// Sums of squared weights, and of scaled ones, by cell; each only from where it is needed.
+/// Sums of squared weights and of scaled weights, by cell. Each list is kept only from the first sample that needs it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spread {
     /// The weight of all samples so far, until one differs.
     constant: Option<u64>,
-    /// By cell; empty while all samples weigh the same and none is scaled.
+    /// The sums of squares by cell; empty while all samples weigh the same and none is scaled.
     squares: Vec<f64>,
     /// Whether `squares` is in use.
     varied: bool,
-    /// By cell; in use once a factor was not 1.
+    /// The sums of scaled weights by cell; `None` until a factor differs from 1.
     scaled: Option<Vec<f64>>,
 }
 
 impl Spread {
-    /// Adds a sample to a cell; `before` are the counts without it.
+    /// Adds a sample to a cell; `before` are the counts without this sample.
     pub(crate) fn add(&mut self, before: &Dense, cell: u32, hit: Hit) {
         let constant = *self.constant.get_or_insert(hit.weight);
         let scales = hit.factor != 1.0;
@@ -84,7 +85,7 @@ impl Spread {
         self.scaled.is_some()
     }
 
-    /// The estimate of a cell whose count this is; a cell that was emptied has a count of zero.
+    /// Returns the estimate of a cell with this count. A cell that a selection emptied has a count of zero.
     pub(crate) fn estimate(&self, cell: u32, count: Count) -> Estimate {
         if count.is_zero() {
             return Estimate::default();

@@ -1,4 +1,4 @@
-//! Counts of samples: by stack and sample key, scaled where counters shared the hardware, with their statistical errors.
+//! Counts of samples by stack and sample key, scaled where counters shared the hardware, with their statistical errors.
 
 pub(crate) mod counter;
 pub(crate) mod estimate;

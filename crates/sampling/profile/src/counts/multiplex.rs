@@ -1,27 +1,29 @@
-//! Counters that shared a hardware counter: for how much of each interval they ran.
+//! Counters that shared a hardware counter, and the part of each interval that they ran.
 //!
-//! Samples with `READ` and both times tell how long their counter was enabled and how long it ran. Between two samples
-//! of a counter both grow; the quotient says for how many events each counted one of this interval stands.
+//! Samples with `READ` and both times state how long their counter was enabled and how long it ran. Both times grow
+//! between two samples of a counter. Their quotient is the number of events that each counted event of this interval
+//! stands for.
 //!
-//! An interval that is shorter than counters take to have their turns says little by itself: most end within one turn,
-//! and the few that span a gap have the kernel's time for changing counters in them, in which a counter runs but, if it
-//! leaves the kernel out, counts nothing. So of short intervals the quotient is that of [`SPAN`] and more of them, this
-//! one the last.
+//! A short interval says little by itself when counters take longer turns. Most short intervals end within one turn.
+//! The few that span a gap include the kernel's time for changing counters. In that time a counter runs but counts
+//! nothing if it leaves the kernel out. For short intervals the quotient is therefore taken over the last [`SPAN`] or
+//! more of intervals, up to and including the current one.
 //!
-//! A thread's event that is inherited has a counter for each CPU, and each of these is enabled while the thread runs on
-//! any CPU, but runs on its own only. So the time enabled is the thread's, and what its counters ran is added up: only
-//! what one ran since its last sample, before the thread went elsewhere, is not known yet.
+//! A thread's inherited event has one counter for each CPU. Each counter is enabled while the thread runs on any CPU,
+//! but runs on its own CPU only. The enabled time is therefore the thread's, and the running times of its counters are
+//! added up. Only one time is not known yet: the time that a counter ran since its last sample, before the thread moved
+//! away.
 
 use crate::hash::FxBuildHasher;
 use dioptra_perfrecords::record::{RawRecord, RecordLayout};
 use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType};
 use hashbrown::HashMap;
 
-/// The least time enabled, in nanoseconds, over which a quotient is taken: many turns, of which kernels give counters 1 to
-/// 4 ms each. A span ends within a turn, so that half a gap is missing from it on average.
+/// The least time enabled, in nanoseconds, over which a quotient is taken. It covers many turns, which take 1 to 4 ms
+/// each. A span ends within a turn, so that half a gap is missing from it on average.
 const SPAN: u64 = 250_000_000;
 
-/// For how long an event's counters ran, summed over the intervals that end with its samples.
+/// The time that an event's counters ran, summed over the intervals that end with its samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Multiplexing {
     /// Nanoseconds enabled.
@@ -30,34 +32,34 @@ pub struct Multiplexing {
     pub running: u64,
     /// Samples whose weight was scaled.
     pub scaled: u64,
-    /// Samples whose times make no sense; their weight was not scaled.
+    /// Samples whose times are inconsistent; their weight was not scaled.
     pub unknown: u64,
 }
 
-/// Whether samples tell for how long their counter ran.
+/// Returns whether samples state how long their counter ran.
 pub(crate) fn tells_times(attr: &Attr) -> bool {
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
     attr.sample_type.contains(SampleType::READ) && attr.read_format.contains(times)
 }
 
-/// What is enabled at once.
+/// A set of counters that are enabled at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Enabled {
     Counter(u64),
     OfThread { event: usize, thread: u32 },
 }
 
-/// The intervals of the last [`SPAN`] to twice that.
+/// The intervals of the last [`SPAN`] to twice [`SPAN`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     /// Nanoseconds enabled and running in the span before.
     before: (u64, u64),
-    /// In this one, up to now.
+    /// Nanoseconds enabled and running in the current span so far.
     now: (u64, u64),
 }
 
 impl Recent {
-    /// For how many events one stands that was counted in an interval with these times.
+    /// Returns the number of events that each counted event of an interval with these times stands for.
     fn factor(&mut self, enabled: u64, running: u64) -> f64 {
         if enabled >= SPAN {
             *self = Recent::default();
@@ -80,23 +82,24 @@ fn ratio(enabled: u64, running: u64) -> f64 {
     (enabled as f64 / running as f64).max(1.0)
 }
 
-/// The times of all counters while reading.
+/// The times of all counters while a recording is read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
-    /// By counter: for how long it had run at its last sample.
+    /// By counter: the time that it had run at its last sample.
     ran: HashMap<(u64, u32), u64, FxBuildHasher>,
-    /// By counter, or by event and thread: for how long it had been enabled, as far as samples were scaled for it.
+    /// By counter, or by event and thread: the enabled time that samples were already scaled for.
     covered: HashMap<Enabled, u64, FxBuildHasher>,
-    /// By the same: the intervals of late.
+    /// By the same keys: the recent intervals.
     recent: HashMap<Enabled, Recent, FxBuildHasher>,
-    /// What the last sample added.
+    /// The interval of the last sample.
     interval: Multiplexing,
-    /// By event.
+    /// The sums by event.
     sums: Vec<Multiplexing>,
 }
 
 impl Running {
-    /// For how many events each one stands that this sample's counter counted since its sample before.
+    /// Returns the number of events that each event stands for that this sample's counter counted since its sample
+    /// before.
     pub(crate) fn factor(
         &mut self,
         event: usize,
@@ -117,7 +120,7 @@ impl Running {
             let inherited = attr.flags.contains(AttrFlags::INHERIT) && sample.stream_id.is_none();
             let thread = sample.tid.filter(|_| inherited).unwrap_or(0);
             let id = sample.stream_id.or(sample.id).unwrap_or(0);
-            // An event without ids has one counter only, or its counters cannot be told apart.
+            // An event without ids has only one counter, or its counters cannot be told apart.
             let id = if id == 0 { event as u64 } else { id };
             let whose = match sample.tid {
                 Some(thread) if attr.flags.contains(AttrFlags::INHERIT) => {
@@ -129,13 +132,13 @@ impl Running {
             let covered = self.covered.entry(whose).or_default();
             let ran = running.checked_sub(std::mem::replace(ran, running));
             let enabled = match (whose, ran) {
-                // What the thread's other counters ran meanwhile was covered by their samples, or will be.
+                // The samples of the thread's other counters cover the time that these counters ran, now or later.
                 (Enabled::OfThread { .. }, Some(ran)) if enabled >= *covered / 2 => {
                     let interval = enabled.saturating_sub(*covered).max(ran);
                     *covered = covered.saturating_add(interval);
                     Some(interval)
                 }
-                // Another thread that has its number now.
+                // The number belongs to another thread now.
                 (Enabled::OfThread { .. }, _) => {
                     *covered = enabled;
                     None
@@ -173,7 +176,7 @@ impl Running {
         sum.unknown += self.interval.unknown;
     }
 
-    /// The sums of an event.
+    /// Returns the sums of an event.
     pub(crate) fn of_event(&self, event: usize) -> Option<Multiplexing> {
         self.sums.get(event).copied()
     }

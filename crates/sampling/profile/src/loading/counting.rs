@@ -1,390 +1,159 @@
-//! Counting samples: from what one tells to the place where it counts.
+//! The last stage of a sample: it counts at its stack.
 
-use crate::counts::counter::{Count, Hit};
-use crate::counts::sample_keys::PartId;
-use crate::loading::load::{Loader, SampledTask};
-use crate::loading::visit::GroupSample;
-use crate::processes::address_space::Space;
-use crate::processes::modules::{ModuleId, Modules};
-use crate::processes::tasks::{ProcessId, ThreadId};
-use crate::stacks::chain::{ChainMemo, Chained, innermost};
-use crate::stacks::frames::{Frame, FrameId, Frames};
-use crate::stacks::unwinding::{Batch, MemoryState};
-use crate::stacks::walks::{Start, Walks};
-use dioptra_perfdata::FileRecord;
-use dioptra_perfrecords::record::{CpuMode, RawRecord};
-use dioptra_perfrecords::{AttrFlags, U64s};
+use crate::counts::counter::{Count, Counter, Hit, Keep};
+use crate::counts::multiplex::{Running, tells_times};
+use crate::counts::sample_keys::SampleKeyId;
+use crate::hash::FxBuildHasher;
+use crate::loading::identify::SampledTask;
+use crate::loading::losses::Losses;
+use crate::loading::plan::LoadPlan;
+use crate::loading::stacking::WaitingSample;
+use crate::processes::tasks::ThreadId;
+use dioptra_perfdata::PerfData;
+use dioptra_perfrecords::AttrFlags;
+use dioptra_perfrecords::record::{RawRecord, RecordLayout};
+use hashbrown::HashMap;
 
-/// How many samples wait to be counted at most, and how many frames of their stacks: more would not stay in the
-/// CPU's nearest cache.
-const WAITING: usize = 32;
-const WAITING_FRAMES: u32 = 2048;
-
-/// A sample that waits to be counted.
-#[derive(Clone, Copy)]
-struct Sample {
-    event: usize,
-    part: PartId,
-    hit: Hit,
+/// The counts of one event.
+pub(crate) struct EventCounts {
+    /// Samples before any filter.
+    pub(crate) all: Count,
+    pub(crate) total: Count,
+    pub(crate) counter: Counter,
+    /// The counts of the samples that were taken in the kernel and count at user code.
+    pub(crate) in_kernel: Counter,
+    /// Whether samples state how long their counter ran.
+    pub(crate) tells_times: bool,
 }
 
-/// Samples that wait to be counted: the tables of places are large, and what they hold of one sample is fetched while
-/// others are read.
-#[derive(Default)]
-pub(crate) struct Waiting {
-    samples: Vec<Sample>,
-    /// By sample, where stacks are not kept.
-    frames: Vec<Frame>,
-    /// By sample, where they are.
-    walks: Walks,
-    /// Whose last chains wait for the walks.
-    threads: Vec<ThreadId>,
+/// Counts samples at their stacks, by event.
+pub(crate) struct Counting<'a> {
+    data: &'a PerfData,
+    pub(crate) events: Vec<EventCounts>,
+    /// The time that each counter ran, as its samples state it.
+    pub(crate) running: Running,
+    /// The event of each id that samples of groups read; empty where no samples do.
+    readings: HashMap<u64, usize, FxBuildHasher>,
+    /// The value of an id in the last sample of its group, by id and thread. Inherited counters share an id, and each
+    /// thread has values of its own. For counters that are not inherited the thread is 0.
+    last_values: HashMap<(u64, ThreadId), u64, FxBuildHasher>,
 }
 
-impl<'a> Loader<'a> {
-    /// Counts a sample, with the address and the call chain that it tells. `then` is the memory of its process at its
-    /// time where that is not the one of now.
-    #[inline]
-    pub(crate) fn settle(
-        &mut self,
-        task: SampledTask,
-        raw: &RawRecord<'_>,
-        (ip, chain): (u64, Option<U64s<'_>>),
-        then: Option<&MemoryState>,
-    ) {
-        let event = task.event;
-        let state = &self.events[event];
-        let reads_group = state.shape.reads_group();
-        let factor = if state.tells_times {
-            let attr = &self.data.events()[event].attr;
-            self.running.factor(event, attr, &state.layout, raw)
-        } else {
-            1.0
-        };
-        let (mode, own) = (raw.misc.cpu_mode(), (ip, chain));
-        // Of a sample in the kernel the user code that entered it.
-        let entry = state.kernel_entry.as_ref();
-        let caller = entry
-            .filter(|_| mode == CpuMode::Kernel)
-            .and_then(|entry| entry.user_code(raw, chain));
-        let (mode, (ip, chain)) = match caller {
-            Some(code) => (CpuMode::User, (code.address, code.chain)),
-            None => (mode, own),
-        };
-        let hit = Hit {
-            weight: task.weight,
-            elapsed: task.elapsed,
-            factor,
-            in_kernel: caller.is_some(),
-        };
-        if !task.passes {
-            if reads_group {
-                self.group(task, raw, hit, None);
-                self.visit(task, raw, None);
-            } else {
-                self.events[event].all.add_sample(task.weight);
+impl<'a> Counting<'a> {
+    /// Makes the stage. `reads_groups`: some samples hold the values of their whole group.
+    pub(crate) fn new(data: &'a PerfData, plan: &LoadPlan, reads_groups: bool) -> Self {
+        let sample_keys = plan.options.threads || plan.cpus;
+        let events = data.events().iter().map(|event| {
+            let tells_times = tells_times(&event.attr);
+            EventCounts {
+                all: Count::default(),
+                total: Count::default(),
+                counter: Counter::new(Keep {
+                    sample_keys,
+                    spread: plan.errors || tells_times,
+                    log: plan.log,
+                }),
+                in_kernel: Counter::new(Keep {
+                    sample_keys,
+                    ..Keep::default()
+                }),
+                tells_times,
             }
-            return;
-        }
-        if self.options.call_chains {
-            self.begin_walk(task, then, chain, (mode, ip));
-        } else {
-            let frame = self.locate(task.process, then, mode, ip);
-            self.frames.prefetch(frame);
-            self.waiting.frames.push(frame);
-        }
-        if reads_group || self.events[event].tells_times {
-            // What else it counts depends on the samples before it.
-            let place = self.count_waiting();
-            if reads_group {
-                self.group(task, raw, hit, Some((task.part, place)));
-                self.visit(task, raw, Some(place));
-            } else {
-                self.count(event, task.part, place, hit);
-            }
-            return;
-        }
-        self.waiting.samples.push(Sample {
-            event,
-            part: task.part,
-            hit,
         });
-        if self.waiting.samples.len() >= WAITING || self.waiting.walks.frames() >= WAITING_FRAMES {
-            self.count_waiting();
-        }
-    }
-
-    /// Has a sample's stack unwound, and counts samples that waited for that. In recordings with copied stacks all
-    /// samples wait, so that they are counted in the order of the file.
-    pub(crate) fn settle_later(&mut self, task: SampledTask, record: &FileRecord<'_>) {
-        let index = task.process as usize;
-        if let Some(unwinding) = &mut self.unwinding {
-            let (version, space) = (self.versions[index], &self.spaces[index]);
-            let unwind = self.events[task.event].copies_stacks && task.passes;
-            unwinding.push(task, unwind, &record.raw, version, space, &self.modules);
-        }
-        while let Some(batch) = self
-            .unwinding
-            .as_mut()
-            .and_then(|unwinding| unwinding.next())
-        {
-            self.settle_batch(batch);
-        }
-    }
-
-    /// Counts all samples that wait.
-    pub(crate) fn settle_all(&mut self) {
-        while let Some(batch) = self
-            .unwinding
-            .as_mut()
-            .and_then(|unwinding| unwinding.last())
-        {
-            self.settle_batch(batch);
-        }
-    }
-
-    fn settle_batch(&mut self, batch: Batch<'a>) {
-        for (task, raw, memory, chain) in batch.samples() {
-            let sample = self.events[task.event].shape.essence(&raw, true);
-            // It was read before: this reads the same again.
-            if let Some(sample) = sample {
-                let chain = chain.or(sample.chain);
-                self.settle(task, &raw, (sample.ip, chain), Some(memory));
+        let mut readings = HashMap::default();
+        if reads_groups {
+            for (index, event) in data.events().iter().enumerate() {
+                readings.extend(event.ids.iter().map(|id| (*id, index)));
             }
         }
-        if let Some(unwinding) = &mut self.unwinding {
-            unwinding.settled(batch);
+        Counting {
+            data,
+            events: events.collect(),
+            running: Running::default(),
+            readings,
+            last_values: HashMap::default(),
         }
     }
 
-    /// Begins the walk to a sample's stack. Its own address ends the stack, where that is not the chain's end anyway.
+    /// Returns the factor by which a sample stands for time in which its counter did not run.
     #[inline]
-    fn begin_walk(
+    pub(crate) fn factor(
         &mut self,
-        task: SampledTask,
-        then: Option<&MemoryState>,
-        chain: Option<U64s<'_>>,
-        (mode, ip): (CpuMode, u64),
-    ) {
-        let (chained, innermost) = match chain {
-            Some(chain) => (self.chain(task, then, &chain), innermost(&chain)),
-            None => (None, None),
-        };
-        match chained {
-            Some(chained) if !chained.empty && innermost == Some(ip) => {
-                self.losses.unmapped += u64::from(chained.unmapped);
-                self.losses.through_thunks += u64::from(chained.through);
-            }
-            _ => {
-                if chained.is_none() {
-                    self.waiting.walks.begin(Start::ROOT);
-                }
-                let frame = self.locate(task.process, then, mode, ip);
-                self.waiting.walks.step(frame, &self.frames);
-            }
+        event: usize,
+        layout: &RecordLayout,
+        raw: &RawRecord<'_>,
+    ) -> f64 {
+        if !self.events[event].tells_times {
+            return 1.0;
         }
+        let attr = &self.data.events()[event].attr;
+        self.running.factor(event, attr, layout, raw)
     }
 
-    /// Finds the places of all samples that wait, and counts those samples. Tells the place of the last one, which may
-    /// be one more than the samples.
-    pub(crate) fn count_waiting(&mut self) -> u32 {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let mut places = [0; WAITING];
-        let mut length = waiting.frames.len();
-        if self.options.call_chains {
-            length = waiting.walks.len();
-            waiting.walks.go(&mut self.stacks, &mut self.frames);
-            for thread in waiting.threads.drain(..) {
-                self.memos[thread as usize].learn(&waiting.walks);
-            }
-        }
-        for (index, place) in places.iter_mut().enumerate().take(length) {
-            *place = match waiting.frames.get(index) {
-                Some(frame) => self.frames.intern(*frame),
-                None => waiting.walks.end(index),
-            };
-        }
-        for (sample, place) in waiting.samples.iter().zip(places) {
-            self.count(sample.event, sample.part, place, sample.hit);
-        }
-        waiting.samples.clear();
-        waiting.frames.clear();
-        waiting.walks.clear();
-        self.waiting = waiting;
-        length.checked_sub(1).map_or(0, |last| places[last])
-    }
-
-    /// Counts a sample of a part at a place.
+    /// Counts a sample at a stack.
     #[inline]
-    fn count(&mut self, event: usize, part: PartId, place: u32, hit: Hit) {
+    pub(crate) fn count(&mut self, sample: WaitingSample, stack: u32) {
+        let WaitingSample {
+            event,
+            sample_key,
+            hit,
+        } = sample;
         let count = Count {
             samples: 1,
             weight: hit.weight,
         };
-        let state = &mut self.events[event];
-        state.all.add(count);
-        state.total.add(count);
-        state.counter.add(part, place, hit);
+        let counts = &mut self.events[event];
+        counts.all.add(count);
+        counts.total.add(count);
+        counts.counter.add(sample_key, stack, hit);
         if hit.in_kernel {
-            state.in_kernel.add(part, place, hit);
+            counts.in_kernel.add(sample_key, stack, hit);
         }
-        if state.tells_times {
+        if counts.tells_times {
             self.running.count(event);
         }
     }
 
-    /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
-    /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
-    fn group(
+    /// Counts a sample that holds the values of its whole group (`{a,b}:S`). As in perf, the sample counts for each
+    /// member whose value has grown, by the growth. A sample without a stack did not pass the filter.
+    pub(crate) fn count_group(
         &mut self,
         task: SampledTask,
-        raw: &RawRecord<'_>,
+        (layout, raw): (&RecordLayout, &RawRecord<'_>),
         hit: Hit,
-        place: Option<(PartId, u32)>,
+        place: Option<(SampleKeyId, u32)>,
+        losses: &mut Losses,
     ) {
-        let event = task.event;
-        let is_inherited = self.data.events()[event]
-            .attr
-            .flags
-            .contains(AttrFlags::INHERIT);
+        let attr = &self.data.events()[task.event].attr;
+        let is_inherited = attr.flags.contains(AttrFlags::INHERIT);
         let thread = if is_inherited { task.thread } else { 0 };
-        let sample = self.events[event].layout.sample(raw);
+        let sample = layout.sample(raw);
         let Some(values) = sample.ok().and_then(|sample| sample.read) else {
-            self.losses.malformed += 1;
+            losses.malformed += 1;
             return;
         };
         for value in values.iter() {
             let known = value.id.and_then(|id| Some((id, *self.readings.get(&id)?)));
             let Some((id, member)) = known else {
-                self.losses.unknown_event += 1;
+                losses.unknown_event += 1;
                 continue;
             };
             let before = self.last_values.entry((id, thread)).or_default();
-            let grown = value.value.saturating_sub(*before);
+            let weight = value.value.saturating_sub(*before);
             *before = value.value;
             match place {
-                _ if grown == 0 => {}
-                Some((part, place)) => {
-                    let weight = grown;
-                    self.count(member, part, place, Hit { weight, ..hit });
+                _ if weight == 0 => {}
+                Some((sample_key, stack)) => {
+                    let hit = Hit { weight, ..hit };
+                    let sample = WaitingSample {
+                        event: member,
+                        sample_key,
+                        hit,
+                    };
+                    self.count(sample, stack);
                 }
-                None => self.events[member].all.add_sample(grown),
+                None => self.events[member].all.add_sample(weight),
             }
         }
     }
-
-    /// Passes a sample that holds the counts of a group to the visitor.
-    fn visit(&mut self, task: SampledTask, raw: &RawRecord<'_>, stack: Option<u32>) {
-        if let Some(visitor) = &mut self.visitor {
-            visitor.sample(&GroupSample {
-                event: task.event,
-                thread: task.thread,
-                raw,
-                layout: &self.events[task.event].layout,
-                stack,
-            });
-        }
-    }
-
-    /// Begins the walk to the stack of a call chain; none for a chain that makes no sense.
-    #[inline]
-    fn chain(
-        &mut self,
-        task: SampledTask,
-        then: Option<&MemoryState>,
-        chain: &U64s<'_>,
-    ) -> Option<Chained> {
-        let index = task.thread as usize;
-        if index >= self.memos.len() {
-            self.memos.resize_with(index + 1, ChainMemo::default);
-        }
-        let process = task.process as usize;
-        let version = then.map_or(self.versions[process], |memory| memory.version);
-        let (kernel, space) = (&mut self.kernel, &mut self.spaces[process]);
-        let modules = &self.modules;
-        let kernel_image = self.kernel_image;
-        let chained = self.memos[index].walk(
-            chain,
-            (version, self.kernel_version),
-            &mut self.parts,
-            &mut self.waiting.walks,
-            &self.frames,
-            |mode, address| {
-                let frame = locate(kernel, kernel_image, (space, then), mode, address);
-                (frame, modules.holds_thunks(frame.module))
-            },
-        );
-        match chained {
-            Some(_) if self.waiting.threads.last() != Some(&task.thread) => {
-                self.waiting.threads.push(task.thread);
-            }
-            Some(_) => {}
-            None => self.losses.bad_chains += 1,
-        }
-        chained
-    }
-
-    /// Where a sample's own address lies; counted where that is in no mapping.
-    #[inline]
-    fn locate(
-        &mut self,
-        process: ProcessId,
-        then: Option<&MemoryState>,
-        mode: CpuMode,
-        address: u64,
-    ) -> Frame {
-        let frame = locate(
-            &mut self.kernel,
-            self.kernel_image,
-            (&mut self.spaces[process as usize], then),
-            mode,
-            address,
-        );
-        self.losses.unmapped += u64::from(frame.module == Modules::UNKNOWN);
-        frame
-    }
-}
-
-/// The frame of an address, interned; see [`locate`].
-#[inline]
-pub(crate) fn resolve(
-    kernel: &mut Space,
-    kernel_image: ModuleId,
-    user: (&mut Space, Option<&MemoryState>),
-    frames: &mut Frames,
-    mode: CpuMode,
-    address: u64,
-) -> FrameId {
-    frames.intern(locate(kernel, kernel_image, user, mode, address))
-}
-
-/// The frame of an address. What lies in no mapping belongs to the unknown module.
-#[inline]
-fn locate(
-    kernel: &mut Space,
-    kernel_image: ModuleId,
-    (now, then): (&mut Space, Option<&MemoryState>),
-    mode: CpuMode,
-    address: u64,
-) -> Frame {
-    let frame = match mode {
-        CpuMode::User => match then {
-            Some(memory) => memory.frame(address),
-            None => now.frame(address),
-        },
-        CpuMode::Kernel => kernel.frame(address).or_else(|| {
-            // The image's recorded end leaves out its sections for starting up. A recording without kernel mappings
-            // was made by a user from whom they are hidden.
-            let in_image = kernel.start().is_none_or(|start| start <= address);
-            in_image.then_some(Frame {
-                address,
-                module: kernel_image,
-            })
-        }),
-        _ => None,
-    };
-    frame.unwrap_or(Frame {
-        address,
-        module: Modules::UNKNOWN,
-    })
 }

@@ -1,17 +1,16 @@
-//! What samples tell besides where they lie: branch stacks, and the memory that was accessed.
+//! Details of samples beside their places: branch stacks, and accessed memory.
 
 use crate::branches::{BranchProfile, Branches, Owner};
-use crate::loading::counting::resolve;
-use crate::loading::load::Loader;
+use crate::loading::identify::SampledTask;
 use crate::loading::plan::LoadPlan;
+use crate::loading::system::System;
 use crate::memory::{Accesses, MemoryProfile};
-use crate::processes::tasks::{ProcessId, ThreadId};
 use crate::profile::Profile;
-use crate::stacks::frames::FrameId;
-use dioptra_perfdata::{FileRecord, PerfData};
-use dioptra_perfrecords::record::CpuMode;
+use crate::stacks::frames::{FrameId, Frames};
+use dioptra_perfdata::PerfData;
+use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordError, RecordLayout};
 
-/// What is kept of it, by event.
+/// The branches and memory samples of a profile, by event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Details {
     pub branches: Vec<Option<Box<BranchProfile>>>,
@@ -19,8 +18,9 @@ pub(crate) struct Details {
     dropped: DroppedDetails,
 }
 
-/// What a profile had before its samples were narrowed, and could not keep for those that were left: branch records and
-/// memory samples are kept as sums, not by sample. Load it again with a filter ([`crate::LoadPlan::filter`]) to have it.
+/// The details that a profile lost when its samples were narrowed. Branch records and memory samples are kept as sums,
+/// not by sample. To have them for a part of the samples, load the profile again with a filter
+/// ([`crate::LoadPlan::filter`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedDetails {
@@ -31,7 +31,7 @@ pub struct DroppedDetails {
 }
 
 impl Details {
-    /// Without what is not known of some of the samples.
+    /// Returns details without branches and memory samples, for a selection that splits their sums.
     pub fn none_left(&self) -> Self {
         Details {
             dropped: DroppedDetails {
@@ -42,7 +42,7 @@ impl Details {
         }
     }
 
-    /// What is known of the samples at some places: memory samples are kept by place.
+    /// Returns the details of the samples at some places. Memory samples are kept by place; branches are dropped.
     pub fn at(&self, keep: impl Fn(FrameId) -> bool) -> Self {
         let mut memory = self.memory.clone();
         memory
@@ -65,13 +65,13 @@ impl Details {
 }
 
 impl Profile {
-    /// What narrowing the samples has dropped; nothing of a profile as it was loaded.
+    /// Returns the details that narrowing the samples has dropped; nothing for a profile as it was loaded.
     pub fn dropped(&self) -> DroppedDetails {
         self.details.dropped
     }
 }
 
-/// The same while it is read.
+/// The collectors of the details while a recording is read.
 #[derive(Debug)]
 pub(crate) struct Collectors {
     branches: Option<Branches>,
@@ -79,7 +79,7 @@ pub(crate) struct Collectors {
 }
 
 impl Collectors {
-    /// `None` where nothing was asked for, or the recording has nothing of it.
+    /// Makes the collectors. `None` where nothing was asked for, or the recording holds no such details.
     pub fn new(data: &PerfData, plan: &LoadPlan) -> Option<Box<Self>> {
         let branches = plan.branches.then(|| Branches::new(data)).flatten();
         let memory = plan.memory.then(|| Accesses::new(data)).flatten();
@@ -92,11 +92,52 @@ impl Collectors {
             || self.memory.as_ref().is_some_and(|all| all.has(event))
     }
 
-    /// Records are missing.
+    /// Notes that records are missing.
     pub fn lost(&mut self) {
         if let Some(branches) = &mut self.branches {
             branches.lost();
         }
+    }
+
+    /// Adds the details of a sample.
+    ///
+    /// # Errors
+    /// The sample could not be parsed.
+    pub fn collect(
+        &mut self,
+        task: SampledTask,
+        raw: &RawRecord<'_>,
+        layout: &RecordLayout,
+        (system, frames): (&mut System<'_>, &mut Frames),
+    ) -> Result<(), RecordError> {
+        let (event, process) = (task.event, task.process);
+        if !self.has(event) {
+            return Ok(());
+        }
+        let sample = layout.sample(raw)?;
+        let owner = Owner {
+            thread: task.thread,
+            process,
+            versions: (system.versions[process as usize], system.kernel_version),
+        };
+        let mut resolve = |mode, address, frames: &mut Frames| {
+            frames.intern(system.locate(process, None, mode, address))
+        };
+        if let Some(memory) = &mut self.memory {
+            let frame = resolve(raw.misc.cpu_mode(), sample.ip.unwrap_or(0), frames);
+            memory.add(event, &sample, process, frame);
+        }
+        if let Some(branches) = &mut self.branches {
+            branches.add(
+                event,
+                &sample,
+                task.weight,
+                owner,
+                frames,
+                |address, frames| resolve(mode_of(address), address, frames),
+            );
+        }
+        Ok(())
     }
 
     pub fn finish(self) -> Details {
@@ -108,54 +149,7 @@ impl Collectors {
     }
 }
 
-impl Loader<'_> {
-    /// Adds what a sample tells that stands for `period` events.
-    pub(crate) fn detail(
-        &mut self,
-        event: usize,
-        record: &FileRecord<'_>,
-        (process, thread): (ProcessId, ThreadId),
-        period: u64,
-    ) {
-        let Some(collectors) = self.collectors.as_mut().filter(|all| all.has(event)) else {
-            return;
-        };
-        let Ok(sample) = self.events[event].layout.sample(&record.raw) else {
-            self.losses.malformed += 1;
-            return;
-        };
-        let owner = Owner {
-            thread,
-            process,
-            versions: (self.versions[process as usize], self.kernel_version),
-        };
-        let (kernel, space) = (&mut self.kernel, &mut self.spaces[process as usize]);
-        let kernel_image = self.kernel_image;
-        let mut resolve = |mode, address, frames: &mut _| {
-            resolve(
-                kernel,
-                kernel_image,
-                (&mut *space, None),
-                frames,
-                mode,
-                address,
-            )
-        };
-        if let Some(memory) = &mut collectors.memory {
-            let mode = record.raw.misc.cpu_mode();
-            let frame = resolve(mode, sample.ip.unwrap_or(0), &mut self.frames);
-            memory.add(event, &sample, process, frame);
-        }
-        if let Some(branches) = &mut collectors.branches {
-            let frames = &mut self.frames;
-            branches.add(event, &sample, period, owner, frames, |address, frames| {
-                resolve(mode_of(address), address, frames)
-            });
-        }
-    }
-}
-
-/// Where an address of a branch lies, which may be elsewhere than the sample: kernels take the upper half.
+/// Returns the mode of a branch address, which may differ from the sample's mode: kernels take the upper half.
 fn mode_of(address: u64) -> CpuMode {
     if address >> 63 == 1 {
         CpuMode::Kernel

@@ -1,48 +1,46 @@
-//! Reading a recording once, in time order, into the model.
+//! Reads a recording once, in time order, into the model.
+//!
+//! A record that is no sample changes the [`System`]. A sample passes through the stages, each of which hands a value to
+//! the next one:
+//!
+//! ```text
+//! record ─▶ Identifier ─▶ SampledTask ─▶ (Unwinding) ─▶ Stacking ─▶ stack ─▶ Counting
+//!               ▲                                          ▲
+//!               └───────────────── System ─────────────────┘
+//! ```
 
 use crate::branches::BranchFilter;
-use crate::counts::counter::{Count, Counter, Keep};
-use crate::counts::multiplex::Running;
-use crate::counts::sample_keys::{self, PartId};
-use crate::hash::FxBuildHasher;
-use crate::loading::counting::Waiting;
+use crate::counts::counter::Hit;
+use crate::loading::counting::Counting;
 use crate::loading::details::Collectors;
+use crate::loading::identify::{Identifier, SampledTask};
 use crate::loading::losses::Losses;
 use crate::loading::plan::{KernelSamples, LoadPlan};
 use crate::loading::sample_fields::SampleShape;
-use crate::loading::sideband::without_padding;
-use crate::loading::visit::GroupVisitor;
-use crate::processes::address_space::{CopyBudget, Space};
-use crate::processes::jit::Jit;
-use crate::processes::mappings::MappingLog;
-use crate::processes::modules::{self, ModuleId, Modules};
-use crate::processes::tasks::{ProcessId, Tasks, ThreadId};
+use crate::loading::stacking::{Stacking, WaitingSample};
+use crate::loading::system::{Effect, System, may_map_kernel};
+use crate::loading::visit::{GroupSample, GroupVisitor};
 use crate::profile::{EventProfile, Profile};
-use crate::stacks::call_stacks::Stacks;
-use crate::stacks::chain::{ChainMemo, Parts};
-use crate::stacks::frames::Frames;
 use crate::stacks::kernel_entry::KernelEntry;
 use crate::stacks::lbr::CallStack;
-use crate::stacks::unwinding::{Splitting, Unwinding};
-use dioptra_perfdata::{FileRecord, PerfData};
+use crate::stacks::unwinding::{Batch, MemoryState, Splitting, Unwinding};
+use dioptra_perfdata::{EventDescription, FileRecord, PerfData};
 use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordLayout, RecordType};
-use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
-use dioptra_symbols::RecordedKernel;
-use hashbrown::HashMap;
+use dioptra_perfrecords::{Attr, SampleType, U64s};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What to keep of a recording; the less, the faster and smaller.
+/// The parts of a recording to keep; loading less is faster and needs less memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Keep call stacks, so that totals can be computed.
     pub call_chains: bool,
-    /// Keep counts apart by thread, and by what its process ran and its name at the time.
+    /// Keep counts apart by thread, by the image that its process ran, and by its name at the time.
     pub threads: bool,
 }
 
 impl Profile {
-    /// Reads a recording. This never fails: what is damaged or lost is counted in [`Profile::losses`].
+    /// Reads a recording. This never fails: damage and losses are counted in [`Profile::losses`].
     pub fn load(data: &PerfData, options: LoadOptions) -> Profile {
         Profile::load_with(data, &options.into())
     }
@@ -61,7 +59,7 @@ impl Profile {
         Profile::load_split(data, plan, Some(visitor), Splitting::for_this_machine())
     }
 
-    /// Reads a recording; copies of stacks are unwound as `splitting` says, which the result must not show.
+    /// Reads a recording. Copies of stacks are unwound as `splitting` says, which must not change the result.
     pub(crate) fn load_split<'a>(
         data: &'a PerfData,
         plan: &'a LoadPlan,
@@ -94,100 +92,59 @@ impl Profile {
     }
 }
 
-/// What is known of one event while reading.
-pub(crate) struct EventState {
-    pub(crate) shape: SampleShape,
-    pub(crate) layout: RecordLayout,
-    pub(crate) total: Count,
-    pub(crate) counter: Counter,
-    /// Whether samples tell for how long their counter ran.
-    pub(crate) tells_times: bool,
+/// The reading of one event's samples.
+struct EventReader {
+    shape: SampleShape,
+    layout: RecordLayout,
     has_chains: bool,
-    pub(crate) copies_stacks: bool,
+    copies_stacks: bool,
     /// Whether its samples hold the CPU's stack of open calls, and chains are wanted.
     call_stack: bool,
-    /// Samples before any filter.
-    pub(crate) all: Count,
-    /// There where samples in the kernel count at the user code that entered it.
-    pub(crate) kernel_entry: Option<KernelEntry>,
-    /// Those samples.
-    pub(crate) in_kernel: Counter,
+    /// Finds the user code that entered the kernel; `None` where kernel samples count at the kernel's code.
+    kernel_entry: Option<KernelEntry>,
 }
 
-/// Whose sample it is, as far as that depends on the records before it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SampledTask {
-    pub event: usize,
-    pub process: ProcessId,
-    pub thread: ThreadId,
-    /// Whether it passed the filter.
-    pub passes: bool,
-    /// The part of the counts that it belongs to.
-    pub part: PartId,
-    pub weight: u64,
-    /// Nanoseconds since the first sample.
-    pub elapsed: Option<u64>,
+impl EventReader {
+    fn new(data: &PerfData, plan: &LoadPlan, (index, event): (usize, &EventDescription)) -> Self {
+        let counts_at_caller = match plan.kernel {
+            KernelSamples::Apart => false,
+            KernelSamples::WithCallerOfSetAside => plan.set_aside.contains(&index),
+            KernelSamples::WithCaller => true,
+        };
+        let fields = event.attr.sample_type;
+        let call_chains = plan.options.call_chains;
+        let has_call_stack = has_call_stack(&event.attr);
+        EventReader {
+            shape: SampleShape::new(&event.attr, &event.layout),
+            layout: event.layout.clone(),
+            has_chains: fields.contains(SampleType::CALLCHAIN) || has_call_stack,
+            call_stack: call_chains && has_call_stack,
+            copies_stacks: call_chains
+                && fields.contains(SampleType::STACK_USER | SampleType::REGS_USER),
+            kernel_entry: counts_at_caller
+                .then(|| KernelEntry::of(data, &event.attr, &event.layout))
+                .flatten(),
+        }
+    }
 }
 
-pub(crate) struct Loader<'a> {
-    pub(crate) data: &'a PerfData,
-    pub(crate) plan: &'a LoadPlan,
-    pub(crate) options: LoadOptions,
-    /// Whether there is a filter at all.
-    filtered: bool,
-    /// The time of the first sample.
-    first_time: Option<u64>,
-    /// There where stacks were copied.
-    pub(crate) unwinding: Option<Box<Unwinding<'a>>>,
-    /// There where it was asked for.
-    pub(crate) mapping_log: Option<Box<MappingLog>>,
-    /// How long each counter ran, as its samples tell.
-    pub(crate) running: Running,
-    /// Who ran the samples, where counts are kept apart by that.
-    who: sample_keys::Parts,
-    pub(crate) events: Vec<EventState>,
-    /// The event to which samples of unknown ids belong: the only one that samples, or the only one whose samples may
-    /// carry the id of another recorder's event.
-    pub(crate) only_sampler: Option<usize>,
-    pub(crate) modules: Modules,
-    pub(crate) frames: Frames,
-    pub(crate) stacks: Stacks,
-    pub(crate) tasks: Tasks,
-    /// By process.
-    pub(crate) spaces: Vec<Space>,
-    /// By process: when its space changed last, as a value of `changes`.
-    pub(crate) versions: Vec<u64>,
-    pub(crate) changes: u64,
-    pub(crate) kernel: Space,
-    pub(crate) kernel_version: u64,
-    pub(crate) kernel_image: ModuleId,
-    pub(crate) reference_symbol: Option<(String, u64)>,
-    /// Build ids of the file's table, by path.
-    pub(crate) build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
-    /// The event of each id that samples of groups read; empty where no samples do.
-    pub(crate) readings: HashMap<u64, usize, FxBuildHasher>,
-    /// The value of an id in the last sample of its group. Inherited counters share an id, and each thread has values of
-    /// its own; the others' thread is 0.
-    pub(crate) last_values: HashMap<(u64, ThreadId), u64, FxBuildHasher>,
-    /// By thread.
-    pub(crate) memos: Vec<ChainMemo>,
-    pub(crate) parts: Parts,
+/// The stages, and the state between them.
+struct Loader<'a> {
+    data: &'a PerfData,
+    plan: &'a LoadPlan,
+    events: Vec<EventReader>,
+    system: System<'a>,
+    identifier: Identifier<'a>,
+    /// Unwinds copied stacks; `None` where there are none.
+    unwinding: Option<Box<Unwinding<'a>>>,
     call_stack: CallStack,
-    /// Samples that wait to be counted.
-    pub(crate) waiting: Waiting,
-    pub(crate) budget: CopyBudget,
-    /// There where branches or memory accesses were asked for and recorded.
-    pub(crate) collectors: Option<Box<Collectors>>,
+    stacking: Stacking,
+    counting: Counting<'a>,
+    /// The collectors of branches and memory accesses; `None` unless they were asked for and recorded.
+    collectors: Option<Box<Collectors>>,
     /// Looks at the samples that hold the counts of a group.
-    pub(crate) visitor: Option<&'a mut dyn GroupVisitor>,
-    pub(crate) jit: Jit,
-    pub(crate) losses: Losses,
-}
-
-/// Returns whether an event's samples may carry ids of events that the recording does not describe.
-fn may_have_foreign_ids(attr: &Attr) -> bool {
-    // PERF_COUNT_SW_CPU_CLOCK, _TASK_CLOCK and _DUMMY.
-    attr.kind == event_type::SOFTWARE && attr.samples() && !matches!(attr.config, 0 | 1 | 9)
+    visitor: Option<&'a mut dyn GroupVisitor>,
+    losses: Losses,
 }
 
 impl<'a> Loader<'a> {
@@ -196,118 +153,23 @@ impl<'a> Loader<'a> {
         plan: &'a LoadPlan,
         visitor: Option<&'a mut dyn GroupVisitor>,
     ) -> Self {
-        let counts_at_caller = |index: usize| match plan.kernel {
-            KernelSamples::Apart => false,
-            KernelSamples::WithCallerOfSetAside => plan.set_aside.contains(&index),
-            KernelSamples::WithCaller => true,
-        };
-        let events: Vec<EventState> = data
-            .events()
-            .iter()
-            .enumerate()
-            .map(|(index, event)| {
-                (
-                    index,
-                    event,
-                    crate::counts::multiplex::tells_times(&event.attr),
-                )
-            })
-            .map(|(index, event, tells_times)| EventState {
-                shape: SampleShape::new(&event.attr, &event.layout),
-                layout: event.layout.clone(),
-                total: Count::default(),
-                counter: Counter::new(Keep {
-                    parts: plan.options.threads || plan.cpus,
-                    spread: plan.errors || tells_times,
-                    log: plan.log,
-                }),
-                tells_times,
-                has_chains: event.attr.sample_type.contains(SampleType::CALLCHAIN)
-                    || has_call_stack(&event.attr),
-                call_stack: plan.options.call_chains && has_call_stack(&event.attr),
-                copies_stacks: plan.options.call_chains
-                    && event
-                        .attr
-                        .sample_type
-                        .contains(SampleType::STACK_USER | SampleType::REGS_USER),
-                all: Count::default(),
-                kernel_entry: counts_at_caller(index)
-                    .then(|| KernelEntry::of(data, &event.attr, &event.layout))
-                    .flatten(),
-                in_kernel: Counter::new(Keep {
-                    parts: plan.options.threads || plan.cpus,
-                    ..Keep::default()
-                }),
-            })
+        let described = data.events().iter().enumerate();
+        let events: Vec<EventReader> = described
+            .map(|event| EventReader::new(data, plan, event))
             .collect();
-        let mut samplers = data
-            .events()
-            .iter()
-            .enumerate()
-            .filter(|(_, event)| event.attr.samples() && !crate::profile::is_dummy(&event.attr))
-            .map(|(index, _)| index);
-        let only_sampler = samplers.next().filter(|_| samplers.next().is_none());
-        // The kernel may write an id of another recorder's event into the sample of a software event other than a clock,
-        // where both watch one thread.
-        let recorded = data.events().iter().enumerate();
-        let mut sharing = recorded
-            .filter(|(_, event)| may_have_foreign_ids(&event.attr))
-            .map(|(index, _)| index);
-        let only_sharing = sharing.next().filter(|_| sharing.next().is_none());
-        let only_sampler = only_sampler.or(only_sharing);
-        let mut build_ids = HashMap::default();
-        for entry in &data.features().build_ids {
-            build_ids.insert(entry.path.as_slice(), entry.build_id.as_slice());
-        }
-        let mut readings = HashMap::default();
-        if events.iter().any(|event| event.shape.reads_group()) {
-            for (index, event) in data.events().iter().enumerate() {
-                readings.extend(event.ids.iter().map(|id| (*id, index)));
-            }
-        }
-        let mut modules = Modules::default();
-        let kernel_image = modules.intern(modules::kernel_module(
-            modules::KERNEL.as_bytes(),
-            build_ids.get(modules::KERNEL.as_bytes()).copied(),
-        ));
+        let reads_groups = events.iter().any(|event| event.shape.reads_group());
         Loader {
             data,
             plan,
-            options: plan.options,
-            filtered: !plan.filter.is_empty(),
-            first_time: None,
-            unwinding: None,
-            mapping_log: plan.mappings.then(Box::default),
-            running: Running::default(),
-            who: sample_keys::Parts::default(),
             events,
-            only_sampler,
-            modules,
-            frames: Frames::default(),
-            stacks: Stacks::default(),
-            tasks: Tasks::new(
-                data.events()
-                    .iter()
-                    .any(|event| event.attr.flags.contains(AttrFlags::COMM_EXEC)),
-            ),
-            spaces: Vec::new(),
-            versions: Vec::new(),
-            changes: 0,
-            kernel: Space::default(),
-            kernel_version: 0,
-            kernel_image,
-            reference_symbol: None,
-            build_ids,
-            readings,
-            last_values: HashMap::default(),
-            memos: Vec::new(),
-            parts: Parts::default(),
+            system: System::new(data, plan),
+            identifier: Identifier::new(data, plan),
+            unwinding: None,
             call_stack: CallStack::default(),
-            waiting: Waiting::default(),
-            budget: CopyBudget::default(),
+            stacking: Stacking::new(plan.options.call_chains),
+            counting: Counting::new(data, plan, reads_groups),
             collectors: Collectors::new(data, plan),
             visitor,
-            jit: Jit::new(data, plan.symbols.clone()),
             losses: Losses::default(),
         }
     }
@@ -322,13 +184,7 @@ impl<'a> Loader<'a> {
             | RecordType::FORK
             | RecordType::EXIT
             | RecordType::NAMESPACES
-            | RecordType::KSYMBOL => {
-                if may_map_kernel(&record.raw) {
-                    // Samples that wait are of the kernel as it was.
-                    self.settle_all();
-                }
-                self.sideband(record);
-            }
+            | RecordType::KSYMBOL => self.sideband(record),
             RecordType::LOST | RecordType::LOST_SAMPLES | RecordType::THROTTLE => {
                 if let Some(collectors) = &mut self.collectors {
                     collectors.lost();
@@ -339,61 +195,67 @@ impl<'a> Loader<'a> {
         }
     }
 
+    fn sideband(&mut self, record: &FileRecord<'_>) {
+        if may_map_kernel(&record.raw) {
+            // Waiting samples belong to the kernel's mappings before this record.
+            self.settle_all();
+        }
+        let Some(event) = self.events.get(record.event.unwrap_or(0)) else {
+            return;
+        };
+        match self.system.apply(record, &event.layout) {
+            Effect::Inside => {}
+            Effect::Malformed => self.losses.malformed += 1,
+            Effect::ThreadEnded { thread, process } => {
+                self.stacking.forget(thread);
+                if let (Some(process), Some(unwinding)) = (process, &mut self.unwinding) {
+                    unwinding.forget(process as usize);
+                }
+            }
+        }
+    }
+
     #[inline]
     fn sample(&mut self, record: &FileRecord<'_>) {
-        let Some(event) = record.event.or(self.only_sampler) else {
+        let Some(event) = record.event.or(self.identifier.only_sampler) else {
             self.losses.unknown_event += 1;
             return;
         };
         if record.event.is_none() {
             self.losses.adopted += 1;
         }
-        let Some(state) = self.events.get(event) else {
+        let Some(reader) = self.events.get(event) else {
             self.losses.unknown_event += 1;
             return;
         };
-        let Some(sample) = state.shape.essence(&record.raw, self.options.call_chains) else {
+        let Some(sample) = reader
+            .shape
+            .essence(&record.raw, self.plan.options.call_chains)
+        else {
             self.losses.malformed += 1;
             return;
         };
-        let thread = self.tasks.thread(sample.pid, sample.tid);
-        let first = *self.first_time.get_or_insert(record.time.unwrap_or(0));
-        let elapsed = record.time.map(|time| time.saturating_sub(first));
-        let filter = &self.plan.filter;
-        let passes = !self.filtered || filter.passes(&self.tasks, thread, sample.cpu, elapsed);
-        if record.time.is_some_and(|time| self.jit.next <= time) {
-            self.place_jit_code(record.time.unwrap_or(0));
+        let system = &mut self.system;
+        if record.time.is_some_and(|time| system.jit.next <= time) {
+            system.place_jit_code(record.time.unwrap_or(0));
         }
-        let process = self.tasks.threads()[thread as usize].process;
-        self.grow(process);
-        if passes && self.collectors.is_some() {
-            self.detail(event, record, (process, thread), sample.weight);
+        let task = self
+            .identifier
+            .identify(system, (event, &sample), record.time);
+        system.grow(task.process);
+        if task.passes
+            && let Some(collectors) = &mut self.collectors
+        {
+            let tables = (&mut *system, &mut self.stacking.frames);
+            let collected = collectors.collect(task, &record.raw, &reader.layout, tables);
+            self.losses.malformed += u64::from(collected.is_err());
         }
-        let part = if !passes {
-            sample_keys::WHOLE
-        } else if self.options.threads {
-            let cpu = sample.cpu.filter(|_| self.plan.cpus);
-            self.who.of_thread(&self.tasks, thread, cpu)
-        } else if self.plan.cpus {
-            self.who.of_cpu(sample.cpu)
-        } else {
-            sample_keys::WHOLE
-        };
-        let task = SampledTask {
-            event,
-            process,
-            thread,
-            passes,
-            part,
-            weight: sample.weight,
-            elapsed,
-        };
-        if self.events[event].call_stack && passes {
-            let Ok(whole) = self.events[event].layout.sample(&record.raw) else {
+        if reader.call_stack && task.passes {
+            let Ok(whole) = reader.layout.sample(&record.raw) else {
                 self.losses.malformed += 1;
                 return;
             };
-            // Samples that wait came before it.
+            // Waiting samples came before this one.
             self.settle_all();
             let mut call_stack = std::mem::take(&mut self.call_stack);
             call_stack.of(&whole, record.raw.misc.cpu_mode());
@@ -407,12 +269,142 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Sends a sample's stack to be unwound, and counts earlier samples that are done. In recordings with copied stacks
+    /// all samples wait, so that they are counted in the order of the file.
+    fn settle_later(&mut self, task: SampledTask, record: &FileRecord<'_>) {
+        let index = task.process as usize;
+        if let Some(unwinding) = &mut self.unwinding {
+            let (version, space) = (self.system.versions[index], &self.system.spaces[index]);
+            let unwind = self.events[task.event].copies_stacks && task.passes;
+            let modules = &self.system.modules;
+            unwinding.push(task, unwind, &record.raw, version, space, modules);
+        }
+        while let Some(batch) = self
+            .unwinding
+            .as_mut()
+            .and_then(|unwinding| unwinding.next())
+        {
+            self.settle_batch(batch);
+        }
+    }
+
+    /// Counts all samples whose stacks are being unwound.
+    fn settle_all(&mut self) {
+        while let Some(batch) = self
+            .unwinding
+            .as_mut()
+            .and_then(|unwinding| unwinding.last())
+        {
+            self.settle_batch(batch);
+        }
+    }
+
+    fn settle_batch(&mut self, batch: Batch<'a>) {
+        for (task, raw, memory, chain) in batch.samples() {
+            let sample = self.events[task.event].shape.essence(&raw, true);
+            // The record was parsed successfully before, and parses the same way here.
+            if let Some(sample) = sample {
+                let chain = chain.or(sample.chain);
+                self.settle(task, &raw, (sample.ip, chain), Some(memory));
+            }
+        }
+        if let Some(unwinding) = &mut self.unwinding {
+            unwinding.settled(batch);
+        }
+    }
+
+    /// Counts a sample, with its address and its call chain. `then` is the memory of the sample's process at the
+    /// sample's time, where that differs from the current memory.
+    #[inline]
+    fn settle(
+        &mut self,
+        task: SampledTask,
+        raw: &RawRecord<'_>,
+        (ip, chain): (u64, Option<U64s<'_>>),
+        then: Option<&MemoryState>,
+    ) {
+        let reader = &self.events[task.event];
+        let factor = self.counting.factor(task.event, &reader.layout, raw);
+        let (mode, own) = (raw.misc.cpu_mode(), (ip, chain));
+        // Finds the user code that entered the kernel, for a sample taken in the kernel.
+        let entry = reader.kernel_entry.as_ref();
+        let caller = entry
+            .filter(|_| mode == CpuMode::Kernel)
+            .and_then(|entry| entry.user_code(raw, chain));
+        let (mode, (ip, chain)) = match caller {
+            Some(code) => (CpuMode::User, (code.address, code.chain)),
+            None => (mode, own),
+        };
+        let hit = Hit {
+            weight: task.weight,
+            elapsed: task.elapsed,
+            factor,
+            in_kernel: caller.is_some(),
+        };
+        let reads_group = reader.shape.reads_group();
+        if !task.passes {
+            match reads_group {
+                true => self.count_group(task, raw, hit, None),
+                false => self.counting.events[task.event].all.add_sample(task.weight),
+            }
+            return;
+        }
+        let system = (&mut self.system, &mut self.losses);
+        self.stacking.begin(system, task, then, (mode, ip, chain));
+        let sample = WaitingSample {
+            event: task.event,
+            sample_key: task.sample_key,
+            hit,
+        };
+        // The members of the group, or the counter's times, depend on the samples before this one.
+        if reads_group {
+            let stack = self.count_waiting();
+            self.count_group(task, raw, hit, Some(stack));
+        } else if self.counting.events[task.event].tells_times {
+            let stack = self.count_waiting();
+            self.counting.count(sample, stack);
+        } else if self.stacking.wait(sample) {
+            self.count_waiting();
+        }
+    }
+
+    /// Counts all samples whose stacks are being looked for. Returns the stack that was begun last.
+    fn count_waiting(&mut self) -> u32 {
+        let counting = &mut self.counting;
+        self.stacking
+            .finish(|sample, stack| counting.count(sample, stack))
+    }
+
+    /// Counts a sample that holds the counts of a group, and shows it to the visitor.
+    fn count_group(
+        &mut self,
+        task: SampledTask,
+        raw: &RawRecord<'_>,
+        hit: Hit,
+        stack: Option<u32>,
+    ) {
+        let layout = &self.events[task.event].layout;
+        let place = stack.map(|stack| (task.sample_key, stack));
+        let losses = &mut self.losses;
+        self.counting
+            .count_group(task, (layout, raw), hit, place, losses);
+        if let Some(visitor) = &mut self.visitor {
+            visitor.sample(&GroupSample {
+                event: task.event,
+                thread: task.thread,
+                raw,
+                layout,
+                stack,
+            });
+        }
+    }
+
     /// Passes a gap in the samples to the visitor.
     fn note_gap(&mut self, raw: &RawRecord<'_>) {
         if self.visitor.is_none() {
             return;
         }
-        // Samples that wait came before it.
+        // Waiting samples came before the gap.
         self.settle_all();
         if let Some(visitor) = &mut self.visitor {
             match raw.kind {
@@ -426,88 +418,75 @@ impl<'a> Loader<'a> {
         self.count_waiting();
         let details = self.collectors.take();
         let details = details.map(|all| all.finish()).unwrap_or_default();
-        self.frames.freeze();
-        self.stacks.freeze();
-        self.tasks.freeze(&self.modules);
-        self.who.freeze();
+        let Stacking {
+            mut frames,
+            mut stacks,
+            ..
+        } = self.stacking;
+        let (mut system, mut keys, mut losses) = (self.system, self.identifier.keys, self.losses);
+        frames.freeze();
+        stacks.freeze();
+        system.tasks.freeze(&system.modules);
+        keys.freeze();
         if let Some(unwinding) = &self.unwinding {
-            self.losses.unwinding = unwinding.counts;
-            self.losses.unwinding_notes = unwinding.notes();
+            losses.unwinding = unwinding.counts;
+            losses.unwinding_notes = unwinding.notes();
         }
-        self.losses
-            .unsampled
-            .clone_from(&self.data.features().unsampled);
-        self.losses.spaces_not_copied = self.budget.refused();
-        self.losses.jit_dumps_without_times = self.jit.untimed;
-        self.losses.jit_dumps_refused = self.jit.refused;
         let features = self.data.features();
-        let recorded_kernel = RecordedKernel {
-            release: features.os_release.clone(),
-            build_id: self
-                .build_ids
-                .get(modules::KERNEL.as_bytes())
-                .map(|id| without_padding(id).to_vec()),
-            reference_symbol: self.reference_symbol,
-        };
+        losses.unsampled.clone_from(&features.unsampled);
+        losses.spaces_not_copied = system.budget.refused();
+        losses.jit_dumps_without_times = system.jit.untimed;
+        losses.jit_dumps_refused = system.jit.refused;
+        let running = self.counting.running;
+        let read = self.events.into_iter().zip(self.data.events());
         let events = self
+            .counting
             .events
             .into_iter()
-            .zip(self.data.events())
+            .zip(read)
             .enumerate()
-            .map(|(index, (state, description))| EventProfile {
+            .map(|(index, (counts, (reader, description)))| EventProfile {
                 name: description.name.clone(),
                 attr: description.attr.clone(),
-                all: state.all,
-                total: state.total,
-                has_chains: state.has_chains,
-                weighs_events: state.shape.weighs_events(&description.attr),
+                all: counts.all,
+                total: counts.total,
+                has_chains: reader.has_chains,
+                weighs_events: reader.shape.weighs_events(&description.attr),
                 is_set_aside: self.plan.set_aside.contains(&index),
-                running: self.running.of_event(index),
-                counts: state.counter.freeze(),
-                in_kernel: state.kernel_entry.map(|_| state.in_kernel.freeze()),
+                running: running.of_event(index),
+                counts: counts.counter.freeze(),
+                in_kernel: reader.kernel_entry.map(|_| counts.in_kernel.freeze()),
             })
             .collect();
         Profile {
-            options: self.options,
+            options: self.plan.options,
             by_cpu: self.plan.cpus,
             events,
-            modules: Arc::new(self.modules),
-            frames: Arc::new(self.frames),
-            stacks: Arc::new(self.stacks),
-            tasks: Arc::new(self.tasks),
-            parts: Arc::new(self.who),
+            frames: Arc::new(frames),
+            stacks: Arc::new(stacks),
+            sample_keys: Arc::new(keys),
             sockets: sockets(self.data),
-            start: self.first_time,
+            start: self.identifier.first_time,
             stack_order: Arc::default(),
-            mapping_log: Arc::new(self.mapping_log.map(|log| *log).unwrap_or_default()),
-            recorded_kernel,
+            mapping_log: Arc::new(system.take_mapping_log()),
+            recorded_kernel: system.recorded_kernel(features.os_release.clone()),
+            modules: Arc::new(system.modules),
+            tasks: Arc::new(system.tasks),
             details: Arc::new(details),
-            losses: self.losses,
+            losses,
         }
     }
 }
 
-/// Whether an event's samples hold the CPU's stack of open calls.
+/// Returns whether an event's samples hold the CPU's stack of open calls.
 fn has_call_stack(attr: &Attr) -> bool {
     attr.sample_type.contains(SampleType::BRANCH_STACK)
         && BranchFilter(attr.branch_sample_type).is_call_stack()
 }
 
-/// The socket of each CPU, as far as the recording tells.
+/// Returns the socket of each CPU, where the recording states it.
 fn sockets(data: &PerfData) -> Arc<[u32]> {
     let topology = data.features().cpu_topology.as_ref();
     let cpus = topology.map_or(&[][..], |topology| &topology.cpus);
     cpus.iter().map(|(_, socket)| *socket).collect()
-}
-
-/// Whether a record that is no sample may change what is known of the kernel.
-fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
-    match raw.kind {
-        RecordType::KSYMBOL => true,
-        RecordType::MMAP | RecordType::MMAP2 => {
-            // The kernel's pid is all ones, whatever the order of the bytes.
-            raw.misc.cpu_mode() == CpuMode::Kernel || raw.body.starts_with(&[u8::MAX; 4])
-        }
-        _ => false,
-    }
 }

@@ -1,14 +1,16 @@
 //! Reading a recording into a [`Profile`](crate::Profile), once and in time order.
 //!
-//! [`plan`] says which counts to keep. [`load`] reads the records; [`sideband`] follows threads and mappings; [`counting`]
-//! finds the stack of each sample and counts the sample there.
+//! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
+//! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
 
 pub(crate) mod counting;
 pub(crate) mod details;
+pub(crate) mod identify;
 pub(crate) mod load;
 pub(crate) mod losses;
 pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod sample_fields;
-pub(crate) mod sideband;
+pub(crate) mod stacking;
+pub(crate) mod system;
 pub(crate) mod visit;

@@ -1,4 +1,4 @@
-//! What to read of a recording, and which of its samples to count.
+//! The plan of a load: the data to read of a recording, and the samples to count.
 
 use crate::loading::load::LoadOptions;
 use crate::loading::progress::LoadProgress;
@@ -7,19 +7,19 @@ use dioptra_symbols::SymbolOptions;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// How a recording is read: what is kept, which samples count, and where the modules lie.
+/// A plan for reading a recording: the data to keep, the samples that count, and the places of the modules.
 #[derive(Clone, Debug, Default)]
 pub struct LoadPlan {
-    /// What to keep.
+    /// The parts of the recording to keep.
     pub options: LoadOptions,
     /// Keep counts apart by CPU; together with [`LoadOptions::threads`] by thread and CPU.
     pub cpus: bool,
     /// Keep every sample with its time, so that [`crate::Profile::select`] can count any range of time: 8 bytes a
     /// sample, 12 where their weights differ.
     pub log: bool,
-    /// Keep which modules each process had mapped, and when; see [`crate::Profile::mappings`].
+    /// Keep the modules that each process had mapped, with their times; see [`crate::Profile::mappings`].
     pub mappings: bool,
-    /// Keep what the statistical errors of counts need where the samples' weights differ; see
+    /// Keep the sums that the statistical errors of counts need where the samples' weights differ; see
     /// [`crate::EventProfile::total_estimate`].
     pub errors: bool,
     /// Add up branch stacks (LBR); see [`crate::Profile::branches`].
@@ -29,26 +29,27 @@ pub struct LoadPlan {
     /// Events that were not recorded to show where time went, as indices of [`crate::Profile::events`]: tables leave
     /// their samples out unless there are no others.
     pub set_aside: Vec<usize>,
-    /// Where samples count that were taken in the kernel.
+    /// The place where kernel samples count.
     pub kernel: KernelSamples,
-    /// Which samples count.
+    /// The samples that count.
     pub filter: SampleFilter,
-    /// Where the modules lie whose tables unwind copies of user stacks.
+    /// The places of the modules whose tables unwind copies of user stacks.
     pub symbols: SymbolOptions,
     /// The progress of the reading, which other threads watch and may cancel. `None` if nobody does.
     pub progress: Option<Arc<LoadProgress>>,
 }
 
-/// Where samples count that were taken in the kernel.
+/// The place where samples count that were taken in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelSamples {
     /// At the kernel's code.
     #[default]
     Apart,
-    /// Samples of events that are set aside ([`LoadPlan::set_aside`]) at the user code that entered the kernel, where they
-    /// state it; all other samples at the kernel's code.
+    /// Samples of events that are set aside ([`LoadPlan::set_aside`]) count at the user code that entered the kernel,
+    /// where they state it. All other samples count at the kernel's code.
     WithCallerOfSetAside,
-    /// At the user code that entered the kernel, where samples tell it. [`crate::Profile::in_kernel`] has their part.
+    /// At the user code that entered the kernel, where samples state it. [`crate::Profile::in_kernel`] has the counts
+    /// of these samples.
     WithCaller,
 }
 
@@ -61,27 +62,27 @@ impl From<LoadOptions> for LoadPlan {
     }
 }
 
-/// Which samples count, by what they tell of themselves. An empty list lets all pass.
+/// A filter of samples. An empty list lets all samples pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleFilter {
     /// Names that the thread had when it was sampled.
     pub comms: Vec<String>,
     /// Numbers of threads.
     pub tids: Vec<u32>,
-    /// CPUs. Samples that do not tell theirs do not pass.
+    /// CPUs. Samples without a CPU do not pass.
     pub cpus: Vec<RangeInclusive<u32>>,
-    /// Nanoseconds since the recording's first sample: from this one on, up to before that one. Samples without a
-    /// time do not pass unless both are `None`.
+    /// Nanoseconds since the recording's first sample: the start, which is included, and the end, which is not. Samples
+    /// without a time do not pass unless both are `None`.
     pub time: (Option<u64>, Option<u64>),
 }
 
 impl SampleFilter {
-    /// Whether every sample passes.
+    /// Returns whether every sample passes.
     pub fn is_empty(&self) -> bool {
         *self == SampleFilter::default()
     }
 
-    /// Whether a sample passes that was taken `elapsed` nanoseconds after the first one.
+    /// Returns whether a sample passes that was taken `elapsed` nanoseconds after the first one.
     pub(crate) fn passes(
         &self,
         tasks: &Tasks,

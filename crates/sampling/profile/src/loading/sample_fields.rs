@@ -3,7 +3,7 @@
 use dioptra_perfrecords::record::{RawRecord, RecordLayout};
 use dioptra_perfrecords::{Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType, U64s};
 
-/// What counting needs of a sample.
+/// The fields of a sample that counting needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Essence<'a> {
     pub ip: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Essence<'a> {
     pub chain: Option<U64s<'a>>,
 }
 
-/// Where these fields stand in the samples of one event.
+/// The positions of these fields in the samples of one event.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleShape {
     order: ByteOrder,
@@ -24,7 +24,7 @@ pub(crate) struct SampleShape {
     cpu: Option<usize>,
     period: Option<usize>,
     chain: Option<usize>,
-    /// The weight of a sample that does not tell its period.
+    /// The weight of a sample without a recorded period.
     fixed_weight: u64,
     /// Whether a field of variable length stands before the call chain.
     read_first: bool,
@@ -56,7 +56,7 @@ impl SampleShape {
             cpu: offset(SampleType::CPU, before_cpu),
             period: offset(SampleType::PERIOD, before_period),
             chain: offset(SampleType::CALLCHAIN, before_period | SampleType::PERIOD),
-            // A frequency is no period: without PERIOD such samples all weigh the same.
+            // A frequency is no period. Without PERIOD, samples of a frequency all weigh one.
             fixed_weight: if attr.flags.contains(AttrFlags::FREQ) {
                 1
             } else {
@@ -71,18 +71,18 @@ impl SampleShape {
         }
     }
 
-    /// Whether samples hold the values of their whole group, with the ids that tell whose they are.
+    /// Returns whether samples hold the values of their whole group, with the ids of the members.
     #[inline]
     pub(crate) fn reads_group(&self) -> bool {
         self.reads_group
     }
 
-    /// Whether a sample's weight is the sum of events that it stands for, not just one.
+    /// Returns whether a sample's weight is the number of events that it stands for, not just one.
     pub(crate) fn weighs_events(&self, attr: &Attr) -> bool {
         self.period.is_some() || !attr.flags.contains(AttrFlags::FREQ)
     }
 
-    /// The fields of a sample; `None` where the record is too short for them.
+    /// Reads the fields of a sample; `None` where the record is too short for them.
     #[inline]
     pub(crate) fn essence<'a>(
         &self,

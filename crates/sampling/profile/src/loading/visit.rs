@@ -1,4 +1,4 @@
-//! The seam for crates that look at single samples while a recording is read.
+//! The interface for crates that look at single samples while a recording is read.
 
 use crate::processes::tasks::ThreadId;
 use dioptra_perfrecords::record::{RawRecord, RecordLayout};
@@ -12,7 +12,7 @@ pub trait GroupVisitor {
     /// Visits a THROTTLE record: the kernel stopped an event for a while.
     fn throttled(&mut self, record: &RawRecord<'_>);
 
-    /// Learns that records are missing between the sample before and the one that follows.
+    /// Notes that records are missing between the sample before and the next one.
     fn lost(&mut self);
 }
 

@@ -1,11 +1,11 @@
-//! How many distinct things there are, in bounded memory.
+//! Counts of distinct values, in bounded memory.
 
 use crate::hash::mix;
 
-/// How many hashes are kept at most: 1 KiB.
+/// The largest number of hashes kept, which take 1 KiB.
 const KEPT: usize = 128;
 
-/// Counts distinct values: exactly up to 127, beyond that estimated from the smallest hashes.
+/// A counter of distinct values: exact up to 127, beyond that estimated from the smallest hashes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
     /// The smallest hashes, rising.
@@ -15,7 +15,7 @@ pub(super) struct Sketch {
 /// A number of distinct things.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distinct {
-    /// How many.
+    /// The number of values.
     pub count: f64,
     /// Standard error; 0 where the count is exact.
     pub error: f64,
@@ -27,7 +27,7 @@ impl Sketch {
         self.add_hash(mix(space, value));
     }
 
-    /// Counts what another counted too.
+    /// Adds the values that another sketch counted.
     pub fn merge(&mut self, other: &Sketch) {
         other.smallest.iter().for_each(|hash| self.add_hash(*hash));
     }
@@ -45,7 +45,8 @@ impl Sketch {
 
     pub fn distinct(&self) -> Distinct {
         match self.smallest.last() {
-            // The k-th smallest of n even hashes lies at k / (n + 1); (k - 1) / that has no bias.
+            // The k-th smallest of n evenly spread hashes lies at k / (n + 1). The estimate (k - 1) / that position has
+            // no bias.
             Some(last) if self.smallest.len() == KEPT => {
                 let share = *last as f64 / u64::MAX as f64;
                 let count = (KEPT - 1) as f64 / share;

@@ -1,4 +1,4 @@
-//! Memory samples: which instruction accessed which memory, from where the data came, and how long it took.
+//! Memory samples: the accessed memory of each instruction, the source of the data, and the latency.
 //!
 //! Fields of `PERF_SAMPLE_ADDR`, `WEIGHT`, `WEIGHT_STRUCT`, `DATA_SRC`, `PHYS_ADDR`, `DATA_PAGE_SIZE` and
 //! `CODE_PAGE_SIZE`, added up for each instruction.
@@ -18,12 +18,12 @@ use dioptra_perfrecords::record::Sample;
 use distinct::Sketch;
 use hashbrown::HashMap;
 
-/// Bytes of a cache line, where the recording does not tell.
+/// Bytes of a cache line, where the recording does not state them.
 const LINE: u64 = 64;
-/// Bytes of a page, where the sample does not tell.
+/// Bytes of a page, where the sample does not state them.
 const PAGE: u64 = 4096;
 
-/// The memory samples of one event, by instruction: memory grows with distinct instructions and data sources.
+/// The memory samples of one event, by instruction. Its size grows with distinct instructions and data sources.
 #[derive(Clone, Debug)]
 pub struct MemoryProfile {
     struct_weights: bool,
@@ -32,34 +32,34 @@ pub struct MemoryProfile {
     places: HashMap<FrameId, Box<MemoryPlace>, FxBuildHasher>,
 }
 
-/// What the samples held.
+/// Counts of the fields that the samples held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryFacts {
     /// Samples.
     pub samples: u64,
-    /// Those with the address of data.
+    /// Samples with a data address.
     pub addresses: u64,
-    /// Those with a physical address.
+    /// Samples with a physical address.
     pub physical: u64,
-    /// Those with a weight, which is a latency.
+    /// Samples with a weight, which is a latency.
     pub weights: u64,
-    /// Those with a data source that says anything.
+    /// Samples with a data source that says anything.
     pub sources: u64,
-    /// Those with the size of the data's page.
+    /// Samples with the size of the data's page.
     pub page_sizes: u64,
 }
 
-/// What one instruction accessed.
+/// The memory accesses of one instruction.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPlace {
     samples: u64,
     addresses: u64,
     physical: u64,
     sources: HashMap<DataSource, Latency, FxBuildHasher>,
-    /// Of the instruction itself: from its issue to its retirement, as the CPU tells.
+    /// Latencies of the instruction itself, from its issue to its retirement, as the CPU reports them.
     second: Latency,
-    /// Of its last stage (`p_stage_cyc`, retire latency).
+    /// Latencies of the instruction's last stage (`p_stage_cyc`, retire latency).
     third: Latency,
     lines: Sketch,
     pages: Sketch,
@@ -70,17 +70,17 @@ pub struct MemoryPlace {
 /// Latencies in cycles (of the core or the clock that the CPU's manual names), added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Samples, those without a latency among them.
+    /// Samples, including those without a latency.
     pub samples: u64,
-    /// Samples that tell one.
+    /// Samples with a latency.
     pub count: u64,
-    /// The sum.
+    /// The sum of the latencies.
     pub sum: u64,
-    /// The smallest; 0 where none was told.
+    /// The smallest latency; 0 where there is none.
     pub min: u64,
-    /// The largest.
+    /// The largest latency.
     pub max: u64,
-    /// How many lie from `2^i` up to below `2^(i+1)`, as far as there are any.
+    /// The number of latencies from `2^i` up to below `2^(i+1)`, by `i`, up to the largest latency.
     pub log2: Vec<u64>,
 }
 
@@ -105,7 +105,7 @@ impl Latency {
         self.log2[bucket] += 1;
     }
 
-    /// Adds another's.
+    /// Adds other latencies.
     pub fn merge(&mut self, other: &Latency) {
         self.min = match (self.count, other.count) {
             (0, _) => other.min,
@@ -124,14 +124,14 @@ impl Latency {
         }
     }
 
-    /// The mean; `None` where no sample tells a latency.
+    /// Returns the mean; `None` where no sample has a latency.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 }
 
 impl MemoryPlace {
-    /// Adds what another accessed: of several instructions together.
+    /// Adds the accesses of another instruction.
     pub fn merge(&mut self, other: &MemoryPlace) {
         self.samples += other.samples;
         self.addresses += other.addresses;
@@ -153,12 +153,12 @@ impl MemoryPlace {
         }
     }
 
-    /// Its samples.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Its samples and their latencies by data source, the most frequent first.
+    /// Returns the samples and their latencies by data source, the most frequent first.
     pub fn sources(&self) -> Vec<(DataSource, &Latency)> {
         let sources = self.sources.iter();
         let mut all: Vec<_> = sources
@@ -168,7 +168,7 @@ impl MemoryPlace {
         all
     }
 
-    /// Latencies of all its accesses.
+    /// Returns the latencies of all accesses.
     pub fn latency(&self) -> Latency {
         let mut all = Latency::default();
         for latency in self.sources.values() {
@@ -177,55 +177,56 @@ impl MemoryPlace {
         all
     }
 
-    /// Latencies of the whole instruction (`ins_lat`); of `WEIGHT_STRUCT` only.
+    /// Returns the latencies of the whole instruction (`ins_lat`); only `WEIGHT_STRUCT` has them.
     pub fn instruction_latency(&self) -> &Latency {
         &self.second
     }
 
-    /// Latencies of the last stage (`p_stage_cyc`, `retire_lat`); of `WEIGHT_STRUCT` only.
+    /// Returns the latencies of the last stage (`p_stage_cyc`, `retire_lat`); only `WEIGHT_STRUCT` has them.
     pub fn stage_latency(&self) -> &Latency {
         &self.third
     }
 
-    /// How many distinct cache lines it accessed; of each process its own, unless physical addresses were recorded.
-    /// Exact up to 127, then an estimate in bounded memory.
+    /// Returns the number of distinct cache lines accessed. Without physical addresses, equal addresses of two
+    /// processes are two lines. The number is exact up to 127, then an estimate in bounded memory.
     pub fn lines(&self) -> Distinct {
         self.lines.distinct()
     }
 
-    /// How many distinct pages, in the same way; pages of 4 KiB where the recording does not tell their sizes.
+    /// Returns the number of distinct pages, in the same way. Pages are of 4 KiB where the recording does not state
+    /// their size.
     pub fn pages(&self) -> Distinct {
         self.pages.distinct()
     }
 
-    /// Samples by the size of the data's page in bytes.
+    /// Returns the samples by the size of the data's page in bytes.
     pub fn data_page_sizes(&self) -> &[(u64, u64)] {
         &self.data_pages
     }
 
-    /// Samples by the size of the code's page in bytes.
+    /// Returns the samples by the size of the code's page in bytes.
     pub fn code_page_sizes(&self) -> &[(u64, u64)] {
         &self.code_pages
     }
 }
 
 impl MemoryProfile {
-    /// What the samples held.
+    /// Returns the counts of the fields that the samples held.
     pub fn facts(&self) -> &MemoryFacts {
         &self.facts
     }
 
-    /// Bytes of a cache line: the recording's, else 64.
+    /// Returns the bytes of a cache line: the recorded size, else 64.
     pub fn line_size(&self) -> u64 {
         self.line_size
     }
 
-    /// What the instruction at a place accessed.
+    /// Returns the memory accesses of the instruction at a place.
     pub fn at(&self, frame: FrameId) -> Option<&MemoryPlace> {
         self.places.get(&frame).map(Box::as_ref)
     }
 
-    /// All places in the order of their ids.
+    /// Returns all places in the order of their ids.
     pub fn places(&self) -> Vec<(FrameId, &MemoryPlace)> {
         let mut all: Vec<_> = self
             .places
@@ -236,13 +237,13 @@ impl MemoryProfile {
         all
     }
 
-    /// Keeps the samples at those places only.
+    /// Keeps only the samples at places that pass `keep`.
     pub(crate) fn retain(&mut self, keep: impl Fn(FrameId) -> bool) {
         self.places.retain(|frame, _| keep(*frame));
         self.sum_up();
     }
 
-    /// Counts what the samples held.
+    /// Counts the fields that the samples held.
     fn sum_up(&mut self) {
         let mut facts = MemoryFacts::default();
         for place in self.places.values() {
@@ -286,7 +287,7 @@ impl MemoryProfile {
         place.addresses += u64::from(sample.addr.is_some_and(|address| address != 0));
         let physical = sample.phys_addr.filter(|address| *address != 0);
         place.physical += u64::from(physical.is_some());
-        // The kernel's half is the same for all processes.
+        // All processes share the kernel's half of the addresses.
         let space = |address: u64| match address >> 63 {
             1 => u64::MAX,
             _ => u64::from(process),
@@ -304,8 +305,8 @@ impl MemoryProfile {
     }
 }
 
-/// Counts a value, seen so often, in a short list. A hostile file's further values share the last entry's place: there are a handful
-/// of page sizes on any machine.
+/// Adds samples with a value to a short list. Further values of a hostile file share the last entry, because real
+/// machines have only a handful of page sizes.
 fn count(list: &mut Vec<(u64, u64)>, value: u64, samples: u64) {
     const MOST: usize = 16;
     if let Some((_, count)) = list.iter_mut().find(|(known, _)| *known == value) {
@@ -324,7 +325,7 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// `None` where no event has memory samples.
+    /// Makes the collector; `None` where no event has memory samples.
     pub(crate) fn new(data: &PerfData) -> Option<Self> {
         let lines = data.features().caches.iter().filter_map(|cache| {
             let size = u64::from(cache.line_size);
@@ -354,7 +355,7 @@ impl Accesses {
         any.then_some(Accesses { events })
     }
 
-    /// Whether an event's samples tell of memory.
+    /// Returns whether an event's samples describe memory accesses.
     #[inline]
     pub(crate) fn has(&self, event: usize) -> bool {
         self.events.get(event).is_some_and(Option::is_some)
@@ -376,10 +377,10 @@ impl Accesses {
 }
 
 impl Profile {
-    /// The memory samples of an event; `None` where it has none, or where [`crate::LoadPlan::memory`] did not ask for
-    /// them. They are of the samples that pass the plan's filter, and stay those of the counts where
-    /// [`Profile::retain_samples`] or [`Profile::select`] chooses samples by their places alone; other selections drop
-    /// them, see [`Profile::dropped`].
+    /// Returns the memory samples of an event. `None` where it has none, or where [`crate::LoadPlan::memory`] did not
+    /// ask for them. They come from the samples that pass the plan's filter. They stay in step with the counts where
+    /// [`Profile::retain_samples`] or [`Profile::select`] chooses samples by their places alone. Other selections drop
+    /// them; see [`Profile::dropped`].
     pub fn memory(&self, event: usize) -> Option<&MemoryProfile> {
         self.details.memory.get(event)?.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Where a memory access found its data: the word of `PERF_SAMPLE_DATA_SRC`.
+//! The source of a memory access's data: the word of `PERF_SAMPLE_DATA_SRC`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct DataSource(pub u64);
 /// A field of a [`DataSource`] in words, such as `L3 hit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceField {
-    /// Which: `op`, `level`, `snoop`, `lock`, `tlb`, `blocked` or `hops`.
+    /// The name: `op`, `level`, `snoop`, `lock`, `tlb`, `blocked` or `hops`.
     pub name: &'static str,
     /// The value.
     pub text: String,
@@ -39,36 +39,37 @@ impl DataSource {
         self.0 >> first & ((1 << count) - 1)
     }
 
-    /// Whether it was a load.
+    /// Returns whether the access was a load.
     pub fn is_load(self) -> bool {
         self.bits(0, 5) & 2 != 0
     }
 
-    /// Whether it was a store.
+    /// Returns whether the access was a store.
     pub fn is_store(self) -> bool {
         self.bits(0, 5) & 4 != 0
     }
 
-    /// Whether the access was locked.
+    /// Returns whether the access was locked.
     pub fn is_locked(self) -> bool {
         self.bits(24, 2) & 2 != 0
     }
 
-    /// Whether another core's cache had the line modified (a sign of true or false sharing).
+    /// Returns whether another core's cache had the line modified (a sign of true or false sharing).
     pub fn is_modified_elsewhere(self) -> bool {
         self.bits(19, 5) & 16 != 0
     }
 
-    /// What sort of access: a load, a store, a prefetch or code.
+    /// Returns the kind of access: a load, a store, a prefetch or code.
     pub fn operation(self) -> String {
         named(self.bits(0, 5), &OPERATIONS)
     }
 
-    /// Where the data was: a level of the memory hierarchy, whether it was found there, and whether on another node.
+    /// Returns the place of the data: a level of the memory hierarchy, whether the data was found there, and whether on
+    /// another node.
     pub fn level(self) -> String {
         let level = self.bits(5, 14);
         let number = self.bits(33, 4);
-        // The newer field tells levels that have no bit in the older one.
+        // The newer field names levels that have no bit in the older field.
         let mut place = match number {
             1..=4 => format!("L{number}"),
             5 => "L2 miss handling buffer".to_owned(),
@@ -99,7 +100,7 @@ impl DataSource {
         }
     }
 
-    /// What other caches were asked.
+    /// Returns the answer of the other caches to the snoop.
     pub fn snoop(self) -> String {
         let mut text = named(self.bits(19, 5), &SNOOPS);
         for (bit, name) in [(1, "forwarded"), (2, "from a peer")] {
@@ -114,7 +115,7 @@ impl DataSource {
         text
     }
 
-    /// How the address was translated.
+    /// Returns the TLB levels that translated the address, and whether they hit.
     pub fn tlb(self) -> String {
         let tlb = self.bits(26, 7);
         let mut text = joined(tlb >> 3, &TLBS);
@@ -132,7 +133,7 @@ impl DataSource {
         text
     }
 
-    /// Whether the access was locked.
+    /// Returns whether the access was locked.
     pub fn lock(self) -> &'static str {
         match self.bits(24, 2) {
             0 => "no",
@@ -141,7 +142,7 @@ impl DataSource {
         }
     }
 
-    /// What held the access up.
+    /// Returns the reason that blocked the access.
     pub fn blocked(self) -> String {
         match self.bits(40, 3) {
             0 => "no".to_owned(),
@@ -149,7 +150,7 @@ impl DataSource {
         }
     }
 
-    /// How far away the data was.
+    /// Returns the distance of the data's node.
     pub fn hops(self) -> &'static str {
         match self.bits(43, 3) {
             0 => "N/A",
@@ -161,7 +162,7 @@ impl DataSource {
         }
     }
 
-    /// All fields in words.
+    /// Returns all fields in words.
     pub fn fields(self) -> [SourceField; 7] {
         [
             ("op", self.operation()),
@@ -177,7 +178,7 @@ impl DataSource {
 }
 
 impl fmt::Display for DataSource {
-    /// `load, L1 hit, snoop none, TLB L1 L2 hit`; what says nothing is left out.
+    /// Writes `load, L1 hit, snoop none, TLB L1 or L2 hit`, and leaves out fields that say nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.operation(), self.level())?;
         for (name, text) in [("snoop", self.snoop()), ("TLB", self.tlb())] {
@@ -198,7 +199,7 @@ impl fmt::Display for DataSource {
     }
 }
 
-/// The names of the bits that are set; nothing where none is.
+/// Returns the names of the set bits; nothing where none is set.
 fn joined(bits: u64, names: &[&str]) -> String {
     let set = names.iter().enumerate();
     let set: Vec<&str> = set
@@ -208,7 +209,7 @@ fn joined(bits: u64, names: &[&str]) -> String {
     set.join(" or ")
 }
 
-/// The same of a field whose lowest bit says that it tells nothing.
+/// Returns the names of the set bits of a field whose lowest bit means "not available".
 fn named(bits: u64, names: &[&str]) -> String {
     let known = joined(bits & !1, names);
     if known.is_empty() {
@@ -222,7 +223,7 @@ fn named(bits: u64, names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// Words of recordings, and what `perf script -F data_src` says of them.
+    /// Words of recordings, checked against the output of `perf script -F data_src`.
     #[test]
     fn words_read_as_perf_reads_them() {
         // |OP LOAD|LVL LFB/MAB hit|SNP None|TLB L1 or L2 hit|LCK No|BLK N/A

@@ -1,7 +1,7 @@
-//! What debug information tells of places: source lines and inlined functions.
+//! Source lines and inlined functions of places, from debug information.
 //!
-//! Each distinct address is looked up once, on all cores: modules one beside the other, and parts of a module with many
-//! addresses too.
+//! Each distinct address is looked up once. The work runs on all cores: modules in parallel, and parts of a module with
+//! many addresses in parallel.
 
 use crate::hash::FxBuildHasher;
 use crate::naming::inlined::{Chains, Inlined, Roles};
@@ -16,16 +16,16 @@ use hashbrown::HashMap;
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// A part of a module's addresses has at least this many: reading the list of its units costs as much as some thousand
-/// look-ups.
+/// The least number of addresses in a part of a module. Reading the list of the module's units costs as much as some
+/// thousand look-ups.
 const LEAST_PART: usize = 4096;
 
-/// What is wanted of the debug information.
+/// The kinds of debug information that are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DebugInfoWanted {
     /// The source line of each place; see [`Names::line_of`].
     pub lines: bool,
-    /// The functions that the compiler put into others; see [`Names::chain_of`].
+    /// The functions that the compiler inlined into others; see [`Names::chain_of`].
     pub inlined: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct DebugInfoWanted {
 struct Answer {
     frame: FrameId,
     kind: Kind,
-    /// Where its entries start in the part's list, and how many there are; innermost first.
+    /// The start of its entries in the part's list (`start`), and their number (`count`); innermost first.
     start: usize,
     count: usize,
 }
@@ -42,12 +42,12 @@ struct Answer {
 enum Kind {
     /// The innermost and outermost line.
     Lines,
-    /// The functions where it executes or calls.
+    /// The functions where the place executes (`Executing`) or calls (`Calling`).
     Executing,
     Calling,
 }
 
-/// The answers about a part of a module's places. Functions and lines are numbers within the part.
+/// The answers about a part of a module's places. Functions and lines are numbered within the part.
 #[derive(Default)]
 struct Part {
     answers: Vec<Answer>,
@@ -58,14 +58,14 @@ struct Part {
     line_ids: HashMap<(*const u8, u32), u32, FxBuildHasher>,
 }
 
-/// What one module's debug information told.
+/// The answers of one module's debug information.
 struct Told {
     module: ModuleId,
     parts: Vec<PartDone>,
     notes: Vec<Note>,
 }
 
-/// A [`Part`] without what only its making needs.
+/// A [`Part`] without the tables that only its making needs.
 struct PartDone {
     answers: Vec<Answer>,
     entries: Vec<(u32, u32)>,
@@ -126,8 +126,8 @@ impl Names {
         let module = told.module;
         let mut functions: HashMap<Arc<str>, FunctionId, FxBuildHasher> = HashMap::default();
         for part in told.parts {
-            // There are no more functions and lines than frames of 32 bits times their inlined functions; past that,
-            // the last ones share a number.
+            // The number of functions and lines is at most the number of frames (32 bits) times their inlined
+            // functions. Past 32 bits, the last ones share a number.
             let of_function: Vec<FunctionId> = part
                 .functions
                 .into_iter()
@@ -161,7 +161,7 @@ impl Names {
                 let frame = answer.frame;
                 match (answer.kind, &mut inlined) {
                     (Kind::Lines, _) => {
-                        // Asked for, so that there is room and an entry at least.
+                        // Lines were asked for, so the list has room and the answer has at least one entry.
                         self.line_of[frame as usize] = of_line[entries[0].1 as usize];
                         self.outermost_line_of[frame as usize] =
                             of_line[entries[entries.len() - 1].1 as usize];
@@ -201,7 +201,7 @@ impl Names {
             .into_iter()
             .map(|note| ModuleNote { module, note });
         match inlined {
-            // They do not explain why a function has no name.
+            // These notes do not explain why a function has no name.
             Some(inlined) if !self.has_lines() => inlined.notes.extend(notes),
             _ => self.notes.extend(notes),
         }
@@ -225,7 +225,7 @@ fn ask_module(
         notes: Vec::new(),
     };
     if module.kind == ModuleKind::NotAFile && is_jit_dump(module.path()) {
-        // What is wrong with the file is told with its functions.
+        // Naming the file's functions already reports what is wrong with the file.
         let symbols = symbolizer.jit_dump(module.path());
         let mut files: HashMap<String, Arc<str>, FxBuildHasher> = HashMap::default();
         told.parts.push(asking.ask(&places, |offset, found| {
@@ -267,7 +267,8 @@ fn ask_module(
     told
 }
 
-/// The places in as many parts as there are threads that can look at them.
+/// Splits the places into one part for each thread, or into fewer parts where these would be smaller than
+/// [`LEAST_PART`].
 fn in_parts(places: &[(u64, FrameId)]) -> impl IndexedParallelIterator<Item = &[(u64, FrameId)]> {
     let even = places.len().div_ceil(rayon::current_num_threads());
     places.par_chunks(even.max(LEAST_PART))
@@ -280,7 +281,7 @@ struct Seen {
     line: Option<u32>,
 }
 
-/// What to ask of each place.
+/// The questions to ask about each place.
 #[derive(Clone, Copy)]
 struct Asking<'a> {
     roles: &'a Roles,
@@ -288,7 +289,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks `look` about each place: it adds the functions at an address to a list, innermost first.
+    /// Asks `look` about each place. `look` adds the functions at an address to a list, innermost first.
     fn ask(self, places: &[(u64, FrameId)], mut look: impl FnMut(u64, &mut Vec<Seen>)) -> PartDone {
         let mut part = Part::default();
         let mut found = Vec::new();
@@ -305,7 +306,8 @@ impl Asking<'_> {
                 }
             }
             if self.wanted.inlined && self.roles.calling[frame as usize] {
-                // The byte before a return address lies in the call, the return address perhaps in what comes next.
+                // The byte before a return address lies in the call; the return address itself may lie in the next
+                // function.
                 found.clear();
                 look(address.wrapping_sub(1), &mut found);
                 if found.len() > 1 {
@@ -323,7 +325,7 @@ impl Asking<'_> {
 }
 
 impl Part {
-    /// The innermost and the outermost line, which is unknown where nothing is known.
+    /// Adds the innermost and the outermost line. Where nothing is known, both are the unknown line.
     fn answer_lines(&mut self, frame: FrameId, found: &[Seen]) {
         let start = self.entries.len();
         for seen in [found.first(), found.last()] {
@@ -341,7 +343,7 @@ impl Part {
     fn answer(&mut self, frame: FrameId, kind: Kind, found: &[Seen]) {
         let start = self.entries.len();
         for (index, seen) in found.iter().enumerate() {
-            // The last one has its name from the symbol table.
+            // The last function takes its name from the symbol table.
             let function = if index + 1 < found.len() {
                 self.function(seen)
             } else {
@@ -378,7 +380,7 @@ impl Part {
     }
 }
 
-/// What tells texts apart that their reader gives out once each.
+/// Returns a key for a text. The reader gives out each text once, so its address identifies it.
 fn pointer(text: Option<&Arc<str>>) -> *const u8 {
     text.map_or(std::ptr::null(), |text| text.as_ptr())
 }

@@ -1,4 +1,4 @@
-//! Functions that the compiler put into others: at one place several functions stand.
+//! Functions that the compiler inlined into others, so that one place has several functions.
 
 use crate::naming::names::{FunctionId, LineId, ModuleNote};
 use crate::profile::Profile;
@@ -9,20 +9,20 @@ use dioptra_symbols::ModuleKind;
 /// The inlined functions of all places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inlined {
-    /// Of places where a sample was taken.
+    /// The functions of places where a sample was taken.
     pub executing: Chains,
-    /// Of places behind a call.
+    /// The functions of places behind a call.
     pub calling: Chains,
     /// By frame: whether it lies in the kernel.
     pub in_kernel: Vec<bool>,
-    /// By frame: whether the debug information tells nothing of it where a sample was taken.
+    /// By frame: whether debug information says nothing about it as a place where a sample was taken.
     pub undescribed: Vec<bool>,
-    /// What the symbolizer told of debug information.
+    /// The symbolizer's notes about debug information.
     pub notes: Vec<ModuleNote>,
 }
 
 impl Inlined {
-    /// The chains of `frame`, which executes itself or has called `callee`.
+    /// Returns the chains for `frame`, which executes itself or has called `callee`.
     #[inline]
     pub(crate) fn of(&self, frame: FrameId, callee: Option<FrameId>) -> &Chains {
         match callee {
@@ -37,20 +37,20 @@ impl Inlined {
     }
 }
 
-/// Whether the callee is the kernel and the caller is not: then the caller's address is the interrupted instruction's,
-/// not one behind a call.
+/// Returns whether the callee is in the kernel and the caller is not. Then the caller's address is the interrupted
+/// instruction's, and does not lie behind a call.
 #[inline]
 fn interrupts(in_kernel: &[bool], callee: FrameId, caller: FrameId) -> bool {
     in_kernel[callee as usize] && !in_kernel[caller as usize]
 }
 
-/// Lists of functions by frame, all in one; only of frames that have more than one function.
+/// Lists of functions by frame, all in one vector. Only frames with more than one function have a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chains {
-    /// By frame: where its list starts, and how long it is.
+    /// By frame: the start and the length of its list.
     ranges: Vec<(u32, u32)>,
     functions: Vec<FunctionId>,
-    /// At which line each of the functions is.
+    /// The line of each entry of `functions`.
     lines: Vec<LineId>,
 }
 
@@ -62,7 +62,8 @@ impl Chains {
         }
     }
 
-    /// Adds a frame's list, innermost function first. Lists beyond the largest number of entries are left out.
+    /// Adds a frame's list, innermost function first. Returns false for a list beyond the largest number of entries,
+    /// which is left out.
     pub(crate) fn add(
         &mut self,
         frame: FrameId,
@@ -84,7 +85,7 @@ impl Chains {
         true
     }
 
-    /// A frame's functions, innermost first; none where it has only one.
+    /// Returns a frame's functions, innermost first; none where it has only one function.
     #[inline]
     pub(crate) fn functions(&self, frame: FrameId) -> &[FunctionId] {
         let (start, length) = self.ranges[frame as usize];
@@ -97,11 +98,11 @@ impl Chains {
     }
 }
 
-/// How the frames of a profile occur in its stacks.
+/// The roles in which the frames of a profile occur in its stacks.
 pub(crate) struct Roles {
-    /// By frame: samples were taken there, or it was interrupted.
+    /// By frame: whether samples were taken there, or it was interrupted.
     pub executing: Vec<bool>,
-    /// By frame: its address lies behind a call.
+    /// By frame: whether its address lies behind a call.
     pub calling: Vec<bool>,
     /// By frame.
     pub in_kernel: Vec<bool>,

@@ -21,35 +21,35 @@ pub type FunctionId = u32;
 pub struct FunctionName {
     /// The module.
     pub module: ModuleId,
-    /// The name; without one `[0x1234]`, where it starts in its module, or [`UNKNOWN`] for all places of the module of
-    /// which not even that is known.
+    /// The name. A function without a name is called `[0x1234]`, after its start in its module. [`UNKNOWN`] names all
+    /// places of the module whose function's start is not known either.
     pub name: String,
     /// The first relative address; `None` for inlined functions, code made at run time and places without any name.
     pub start: Option<u64>,
-    /// The source file's name without its folder, for a local (`static`) function whose symbol table tells it.
+    /// The source file's name without its folder, for a local (`static`) function whose symbol table states it.
     pub file: Option<Arc<str>>,
-    /// A hash of the name as the linker knows it, which tells functions apart that look the same demangled.
+    /// A hash of the name as the linker knows it. It distinguishes functions whose demangled names are equal.
     pub link_name: u64,
-    /// Whether it stands for the function's code inside of others, into which the compiler put it; what it has of its
-    /// own is another function.
+    /// Whether this entry stands for the function's code where the compiler inlined it into others. The function's own
+    /// code has another entry.
     pub is_inlined: bool,
 }
 
 impl FunctionName {
-    /// Whether it stands for the places of its module that have no name.
+    /// Returns whether it stands for the places of its module that have no name.
     pub fn is_unknown(&self) -> bool {
         let rest = self.name.strip_prefix(UNKNOWN);
-        // With a range of addresses: see `Names::split_unknown`.
+        // A range of addresses may follow the name: see `Names::split_unknown`.
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" 0x"))
     }
 
-    /// Whether it has no name: its places are unknown, or all that is known is where it starts.
+    /// Returns whether it has no name: its places are unknown, or only its start is known.
     pub fn is_nameless(&self) -> bool {
         self.is_unknown() || self.name.starts_with(NAMELESS)
     }
 }
 
-/// How the place of a function without a name begins.
+/// The beginning of the name of a function of which only the start is known.
 const NAMELESS: &str = "[0x";
 
 /// The index of a [`SourceLine`] in [`Names`].
@@ -66,12 +66,12 @@ pub struct SourceLine {
     pub line: Option<u32>,
 }
 
-/// What the symbolizer told of a module.
+/// A note of the symbolizer about a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleNote {
     /// The module.
     pub module: ModuleId,
-    /// What to know.
+    /// The note.
     pub note: Note,
 }
 
@@ -86,11 +86,11 @@ pub struct Names {
     /// By frame; empty until lines were asked for.
     pub(crate) line_of: Vec<LineId>,
     pub(crate) outermost_line_of: Vec<LineId>,
-    /// There once inlined functions were asked for.
+    /// The inlined functions; `None` until they were asked for.
     pub(crate) inlined: Option<Inlined>,
 }
 
-/// How names are shown.
+/// The form in which names are shown.
 #[derive(Clone, Copy)]
 struct Shown {
     demangled: bool,
@@ -105,7 +105,7 @@ struct OwnName {
 }
 
 impl OwnName {
-    /// A name of which neither start nor file are known.
+    /// Makes a name without a known start or file.
     fn only(name: String) -> OwnName {
         OwnName {
             start: None,
@@ -116,7 +116,7 @@ impl OwnName {
     }
 }
 
-/// A hash that is the same in every run.
+/// Returns a hash that is the same in every run.
 pub(crate) fn hash_of(name: &str) -> u64 {
     FxBuildHasher.hash_one(name)
 }
@@ -130,13 +130,12 @@ struct ModuleNames {
 }
 
 impl Names {
-    /// Names every place of `profile`, on all cores. The options' recorded kernel is taken from the profile where
-    /// they have none.
+    /// Names every place of `profile`, on all cores. If the options have no recorded kernel, the profile's is used.
     pub fn find(profile: &Profile, mut options: SymbolOptions) -> Names {
         let shown = Shown {
             demangled: options.demangle,
         };
-        // Each name is demangled once, not with each place.
+        // Demangling happens once for each name, not for each place.
         options.demangle = false;
         options
             .recorded_kernel
@@ -165,7 +164,7 @@ impl Names {
     }
 
     fn append(&mut self, module: ModuleId, named: ModuleNames) {
-        // There are no more functions than frames, whose number fits.
+        // The number of functions is at most the number of frames, which fits.
         let base = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
         self.functions
             .extend(named.names.into_iter().map(|own| FunctionName {
@@ -187,12 +186,12 @@ impl Names {
         );
     }
 
-    /// All functions in the order of their ids, those of a module one after the other.
+    /// Returns all functions in the order of their ids. The functions of a module follow each other.
     pub fn functions(&self) -> &[FunctionName] {
         &self.functions
     }
 
-    /// The function of a place.
+    /// Returns the function of a place.
     ///
     /// # Panics
     /// On a frame that is none of the profile for which the names were found.
@@ -201,9 +200,9 @@ impl Names {
         self.of_frame[frame as usize]
     }
 
-    /// The functions at a place, innermost first: those that were put into others there, and last the one whose code
-    /// it is, [`Names::of_frame`]. The place executes itself, or has called `callee`. Only the last one unless inlined
-    /// functions were asked for ([`Names::find_debug_info`]).
+    /// Returns the functions at a place, innermost first. The functions that were inlined there come first, and the
+    /// function whose code it is, [`Names::of_frame`], comes last. The place executes itself, or has called `callee`.
+    /// The list has only the last function unless inlined functions were asked for ([`Names::find_debug_info`]).
     ///
     /// # Panics
     /// On frames that are none of the profile for which the names were found.
@@ -218,23 +217,24 @@ impl Names {
         std::slice::from_ref(&self.of_frame[frame as usize])
     }
 
-    /// [`Names::chain_of`] where the frame has called another than the kernel that interrupted it.
+    /// Returns [`Names::chain_of`] for a frame that has made a call and was not interrupted by the kernel.
     #[inline]
     pub(crate) fn chain_of_caller(&self, frame: FrameId) -> &[FunctionId] {
         // No frame interrupts itself.
         self.chain_of(frame, Some(frame))
     }
 
-    /// Whether the kernel interrupted a frame, so that it executes although it has called a frame; only told where
-    /// inlined functions were asked for.
+    /// Returns whether the kernel interrupted `caller`, so that it executes although it has a callee. Always false
+    /// unless inlined functions were asked for.
     #[inline]
     pub(crate) fn is_interrupted(&self, caller: FrameId, callee: FrameId) -> bool {
         let inlined = self.inlined.as_ref();
         inlined.is_some_and(|inlined| inlined.is_interrupted(caller, callee))
     }
 
-    /// The lines that go with [`Names::chain_of`]: the first is where the place lies, each of the others where the
-    /// call stands that the compiler replaced. Empty where the place has only one function; see [`Names::line_of`].
+    /// Returns the lines that go with [`Names::chain_of`]. The first is the line of the place; each further line is
+    /// that of the call which the compiler replaced. Empty where the place has only one function; see
+    /// [`Names::line_of`].
     ///
     /// # Panics
     /// As [`Names::chain_of`].
@@ -244,19 +244,20 @@ impl Names {
             .map_or(&[], |inlined| inlined.of(frame, callee).lines(frame))
     }
 
-    /// Whether inlined functions were asked for.
+    /// Returns whether inlined functions were asked for.
     pub fn has_inlined(&self) -> bool {
         self.inlined.is_some()
     }
 
-    /// What the symbolizer told of debug information that was read for inlined functions only.
+    /// Returns the symbolizer's notes about debug information that was read for inlined functions only.
     pub fn inlined_notes(&self) -> &[ModuleNote] {
         self.inlined
             .as_ref()
             .map_or(&[], |inlined| inlined.notes.as_slice())
     }
 
-    /// Whether the debug information, asked for inlined functions, tells nothing of a place where samples were taken.
+    /// Returns whether debug information, read for inlined functions, says nothing about a place where samples were
+    /// taken.
     pub(crate) fn is_undescribed(&self, frame: FrameId) -> bool {
         let inlined = self.inlined.as_ref();
         inlined.is_some_and(|inlined| inlined.undescribed[frame as usize])
@@ -271,17 +272,17 @@ impl Names {
         self.find_debug_info(profile, options, wanted);
     }
 
-    /// All lines in the order of their ids; none before [`Names::find_debug_info`].
+    /// Returns all lines in the order of their ids; none before [`Names::find_debug_info`].
     pub fn lines(&self) -> &[SourceLine] {
         &self.lines
     }
 
-    /// Whether the lines of places were asked for.
+    /// Returns whether the lines of places were asked for.
     pub fn has_lines(&self) -> bool {
         !self.line_of.is_empty()
     }
 
-    /// The line of a place: of several functions there the innermost one's.
+    /// Returns the line of a place. Where the place has several functions, the line is that of the innermost one.
     ///
     /// # Panics
     /// On a frame that is none of the profile for which lines were found.
@@ -290,8 +291,8 @@ impl Names {
         self.line_of[frame as usize]
     }
 
-    /// The line at which the function is whose code the place is: of inlined code, that of the call which the compiler
-    /// replaced.
+    /// Returns the line in the function whose code the place is. For inlined code it is the line of the call which the
+    /// compiler replaced.
     ///
     /// # Panics
     /// As [`Names::line_of`].
@@ -300,13 +301,13 @@ impl Names {
         self.outermost_line_of[frame as usize]
     }
 
-    /// What the symbolizer told of the modules that have places.
+    /// Returns the symbolizer's notes about the modules that have places.
     pub fn notes(&self) -> &[ModuleNote] {
         &self.notes
     }
 }
 
-/// The address and id of each place, by module.
+/// Returns the address and id of each place, by module.
 pub(crate) fn places_by_module(profile: &Profile) -> Vec<Vec<(u64, FrameId)>> {
     let mut by_module: Vec<Vec<(u64, FrameId)>> = vec![Vec::new(); profile.modules().len()];
     for (id, frame) in (0_u32..).zip(profile.frames().iter()) {
@@ -353,10 +354,10 @@ fn name_module(
     let mut last_file: Option<Arc<str>> = None;
     for (address, frame) in places {
         let function = symbols.function(address);
-        // Two functions may share a name, such as static ones of two sources: their start tells them apart.
+        // Two functions may share a name, such as static functions of two sources; their start distinguishes them.
         let symbol = match &function {
             Some(function) => (function.start, function.raw_name),
-            // A stripped file's unwind tables tell at least where the function starts.
+            // The unwind tables of a stripped file show at least where the function starts.
             None => match symbols.extent(address) {
                 Some(extent) => (extent.start, NAMELESS),
                 None => (0, UNKNOWN),
@@ -379,7 +380,7 @@ fn name_module(
                 file,
                 link_name: hash_of(symbol.1),
             });
-            // There are no more names than frames, whose number fits.
+            // The number of names is at most the number of frames, which fits.
             u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
         });
         result.places.push((frame, id));
@@ -397,7 +398,7 @@ fn name_jit_module(
     result.notes = symbols.notes().to_vec();
     let mut ids: HashMap<String, u32, FxBuildHasher> = HashMap::default();
     for (address, frame) in places {
-        // A function that was made again is the same function.
+        // A function that was compiled again is the same function.
         let name = match symbols.function(*address) {
             Some(function) if shown.demangled => demangle(&function.name).into_owned(),
             Some(function) => function.name.into_owned(),

@@ -1,4 +1,4 @@
-//! Places without any name, apart by range of addresses.
+//! Separates places without a name by their range of addresses.
 
 use crate::naming::names::{FunctionId, FunctionName, Names, hash_of};
 use crate::processes::modules::UNKNOWN;
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 /// Bits of the smallest range: 64 KiB.
 const SMALLEST: u32 = 16;
-/// The number of ranges of one module at most; ranges grow until there are no more.
+/// The largest number of ranges in a module. The ranges grow until there are at most this many.
 const MOST_RANGES: usize = 16;
 
 impl Names {
-    /// Names places without any name by their range of addresses, up to 16 ranges of one size in each module. Without
-    /// it all of a module's are one function, which in tables with totals is whatever calls anything. To be called
+    /// Names places without any name by their range of addresses, up to 16 ranges of one size in each module. Otherwise
+    /// all unnamed places of a module are one function, which seems to call everything in tables with totals. Call this
     /// before [`Names::find_debug_info`].
     pub fn split_unknown(&mut self, profile: &Profile) {
         let mut places: BTreeMap<FunctionId, Vec<(u64, FrameId)>> = BTreeMap::new();
@@ -26,7 +26,7 @@ impl Names {
         for (function, mut places) in places {
             places.sort_unstable();
             let shift = shift_of(&places);
-            // The first range takes the place of the whole.
+            // The first range reuses the id of the function that is split.
             let mut id = function;
             for (number, range) in places
                 .chunk_by(|one, other| one.0 >> shift == other.0 >> shift)
@@ -46,7 +46,7 @@ impl Names {
                 if number == 0 {
                     self.functions[function as usize] = named;
                 } else {
-                    // There are no more ranges than frames, whose number fits.
+                    // The number of ranges is at most the number of frames, which fits.
                     id = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
                     self.functions.push(named);
                 }
@@ -58,7 +58,7 @@ impl Names {
     }
 }
 
-/// Bits of the ranges of places, which are sorted by address.
+/// Returns the size of the ranges of places, as a number of address bits. The places are sorted by address.
 fn shift_of(places: &[(u64, FrameId)]) -> u32 {
     let ranges = |shift: u32| {
         places

@@ -1,4 +1,4 @@
-//! Address spaces: which module lies where, at the time that the reading has reached.
+//! Address spaces: the module at each address, at the time that reading has reached.
 
 use crate::processes::modules::ModuleId;
 use crate::stacks::frames::Frame;
@@ -11,15 +11,15 @@ pub(crate) struct Mapping {
     pub start: u64,
     /// Exclusive.
     pub end: u64,
-    /// What turns an address into the module's relative address: relative = address - bias.
+    /// The load bias: absolute address minus the module's relative address.
     pub bias: u64,
     pub module: ModuleId,
-    /// Which image of its process it belongs to, counted from the first exec; see [`Space::exec`].
+    /// The number of the process's image it belongs to, counted from the first exec; see [`Space::exec`].
     pub image: u32,
 }
 
-/// How many mappings copied spaces may hold in all. Real machines stay far below; a hostile file of forks and
-/// mappings could otherwise ask for the square of its size.
+/// The largest number of mappings that copied spaces may hold together. Real machines stay far below it. A hostile file
+/// of forks and mappings could otherwise demand the square of its size.
 const COPIES: usize = 1 << 20;
 
 /// Counts the mappings that were copied because one of the processes that shared them changed its space.
@@ -30,7 +30,7 @@ pub(crate) struct CopyBudget {
 }
 
 impl CopyBudget {
-    /// Spaces that were emptied because the budget was spent.
+    /// Returns the number of spaces that were emptied because the budget was spent.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.get()
     }
@@ -40,7 +40,7 @@ impl CopyBudget {
 #[derive(Debug, Default)]
 struct Shared {
     list: Vec<Mapping>,
-    /// How many of them count in the budget, and which budget.
+    /// The number of mappings that count in `budget`.
     copied: usize,
     budget: CopyBudget,
 }
@@ -52,18 +52,18 @@ impl Drop for Shared {
     }
 }
 
-/// One process's mappings. A forked process shares its parent's until one of both changes.
+/// One process's mappings. A forked process shares its parent's mappings until one of both changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     mappings: Rc<Shared>,
-    /// Which image runs now.
+    /// The number of the image that runs now.
     image: u32,
-    /// Where the last address was found: the next one is likely to lie there too.
+    /// The index of the mapping that held the last address. The next address is likely to lie there too.
     last: usize,
 }
 
 impl Space {
-    /// The mappings, in a list of this space's own.
+    /// Returns the mappings in a list that only this space owns.
     fn own(&mut self, budget: &CopyBudget) -> &mut Vec<Mapping> {
         if Rc::get_mut(&mut self.mappings).is_none() {
             let length = self.mappings.list.len();
@@ -86,8 +86,8 @@ impl Space {
         }
     }
 
-    /// Starts a new image. The mappings of the one before stay until new ones cover them: samples within the exec
-    /// itself still have its callers. Those of older images go.
+    /// Starts a new image. The previous image's mappings stay until new ones cover them, because samples within the
+    /// exec itself still have callers there. Mappings of older images go.
     pub(crate) fn exec(&mut self, budget: &CopyBudget) {
         let image = self.image;
         self.own(budget).retain(|mapping| mapping.image == image);
@@ -95,7 +95,7 @@ impl Space {
         self.last = 0;
     }
 
-    /// Adds a mapping of the image that runs now, which replaces what it overlaps.
+    /// Adds a mapping of the image that runs now. It replaces the mappings that it overlaps.
     pub(crate) fn insert(&mut self, new: Mapping, budget: &CopyBudget) {
         let new = Mapping {
             image: self.image,
@@ -107,7 +107,7 @@ impl Space {
         let mappings = self.own(budget);
         let first = mappings.partition_point(|old| old.end <= new.start);
         let after = mappings.partition_point(|old| old.start < new.end);
-        // What remains of the mappings that the new one cuts: a head of the first, a tail of the last.
+        // The parts that remain of the cut mappings: a head of the first, a tail of the last.
         let head = mappings
             .get(first)
             .filter(|old| first < after && old.start < new.start)
@@ -127,7 +127,7 @@ impl Space {
         self.last = 0;
     }
 
-    /// The mapping that holds `address`.
+    /// Returns the mapping that holds `address`.
     #[inline]
     pub(crate) fn find(&mut self, address: u64) -> Option<Mapping> {
         if let Some(mapping) = self.mappings.list.get(self.last)
@@ -147,7 +147,7 @@ impl Space {
         Some(*mapping)
     }
 
-    /// The frame of an address in one of the mappings.
+    /// Returns the frame of an address in one of the mappings.
     #[inline]
     pub(crate) fn frame(&mut self, address: u64) -> Option<Frame> {
         let mapping = self.find(address)?;
@@ -157,12 +157,12 @@ impl Space {
         })
     }
 
-    /// All mappings by rising address.
+    /// Returns all mappings by rising address.
     pub(crate) fn mappings(&self) -> &[Mapping] {
         &self.mappings.list
     }
 
-    /// The lowest address that is mapped.
+    /// Returns the lowest mapped address.
     pub(crate) fn start(&self) -> Option<u64> {
         self.mappings.list.first().map(|mapping| mapping.start)
     }
@@ -202,17 +202,17 @@ mod tests {
         add(10, 20, 1);
         add(30, 40, 2);
         assert_eq!(add(20, 30, 3), [(10, 20, 1), (20, 30, 3), (30, 40, 2)]);
-        // Into the middle of one.
+        // Into the middle of a mapping.
         assert_eq!(
             add(22, 25, 4)[1..4],
             [(20, 22, 3), (22, 25, 4), (25, 30, 3)]
         );
-        // Over several, cutting the outer two.
+        // Over several mappings, cutting the outer two.
         assert_eq!(add(15, 35, 5), [(10, 15, 1), (15, 35, 5), (35, 40, 2)]);
-        // Exactly over one, and over all.
+        // Exactly over one mapping, and over all mappings.
         assert_eq!(add(15, 35, 6), [(10, 15, 1), (15, 35, 6), (35, 40, 2)]);
         assert_eq!(add(0, 100, 7), [(0, 100, 7)]);
-        // An empty one changes nothing.
+        // An empty mapping changes nothing.
         assert_eq!(add(5, 5, 8), [(0, 100, 7)]);
     }
 

@@ -1,4 +1,4 @@
-//! What processes ran: an image from one exec until the next, and the programs they belong to.
+//! Images, each from one exec of a process until the next, and the programs that images belong to.
 
 use crate::hash::FxBuildHasher;
 use crate::processes::modules::{ModuleId, Modules};
@@ -12,43 +12,43 @@ pub type ImageId = u32;
 /// The index of a [`Program`] in [`Tasks::programs`].
 pub type ProgramId = u32;
 
-/// What a process ran from its start or an exec until its end or the next exec.
+/// A program image in a process: from the process's start or an exec until its end or the next exec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The process.
     pub process: ProcessId,
-    /// Nanoseconds of the recording's clock at the exec or fork; `None` where it ran before the recording.
+    /// Nanoseconds of the recording's clock at the exec or fork; `None` where the image ran before the recording.
     pub start: Option<u64>,
     /// Nanoseconds of the recording's clock at the next exec or the process's end, if that was recorded.
     pub end: Option<u64>,
-    /// The executable: the first file that was mapped after the exec, for a forked process its parent's. `None` where
-    /// no mapping was recorded, such as for threads of the kernel.
+    /// The executable: the first file that was mapped after the exec, or the parent's for a forked process. `None`
+    /// where no mapping was recorded, such as for kernel threads.
     pub executable: Option<ModuleId>,
-    /// The last name of the process's main thread while it ran this.
+    /// The last name of the process's main thread while it ran this image.
     pub comm: Option<String>,
     /// The program.
     pub program: ProgramId,
-    /// The image that its process was forked from, or that it ran before if it is not sure that there was an exec.
+    /// The image that the process was forked from, or its previous image if it is not certain that there was an exec.
     pub(crate) from: Option<ImageId>,
-    /// Whether the next mapping tells the executable.
+    /// Whether the next mapping may be that of the executable.
     pub(crate) awaits: Awaits,
 }
 
-/// Whether a mapping may tell an image's executable.
+/// The mappings that may be that of an image's executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
-    /// The executable is known, or its parent's.
+    /// No mapping: the executable is known, or it is the parent's.
     Nothing,
     /// The first file is the executable.
     AnyFile,
-    /// A file of this image's name is the executable: its name changed, perhaps without an exec.
+    /// A file with this image's name is the executable. The name changed, perhaps without an exec.
     FileOfItsName,
 }
 
-/// A principal process: all processes, of any number, that ran the same executable.
+/// A principal process: all processes that ran the same executable, however many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The executable's name, or the name of threads of which no executable is known.
+    /// The executable's name, or the thread name of an image without a known executable.
     pub name: String,
     /// The executable, the first one where equal files lie at several paths.
     pub executable: Option<ModuleId>,
@@ -58,7 +58,7 @@ pub struct Program {
     pub images: Vec<ImageId>,
 }
 
-/// What makes two images the same program.
+/// The property by which two images count as the same program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     BuildId(Vec<u8>),
@@ -80,7 +80,7 @@ impl Image {
         }
     }
 
-    /// A file was mapped.
+    /// Notes that the process mapped a file.
     pub(crate) fn mapped(&mut self, id: ModuleId, modules: &Modules) {
         let module = modules.get(id);
         if self.awaits == Awaits::Nothing || module.kind != ModuleKind::File {
@@ -100,17 +100,18 @@ impl Image {
     }
 }
 
-/// Finds what all images ran, and their programs.
+/// Finds the executables of all images, and their programs.
 pub(crate) fn programs(tasks: &Tasks, modules: &Modules, images: &mut [Image]) -> Vec<Program> {
     for index in 0..images.len() {
-        // An image is made after the one that it comes from.
+        // An image has a larger id than the image it comes from.
         if images[index].executable.is_none()
             && let Some(from) = images[index].from
         {
             images[index].executable = images[from as usize].executable;
         }
     }
-    // A file may be mapped with and without its build id: only where its path has one build id are both the same.
+    // A file may be mapped with and without its build id. Both are the same file only where its path has a single build
+    // id.
     let mut build_ids: HashMap<&[u8], HashSet<&[u8]>, FxBuildHasher> = HashMap::default();
     for module in images
         .iter()
@@ -148,7 +149,7 @@ pub(crate) fn programs(tasks: &Tasks, modules: &Modules, images: &mut [Image]) -
                 pids: Vec::new(),
                 images: Vec::new(),
             });
-            // There are no more programs than images.
+            // The number of programs is at most the number of images.
             ProgramId::try_from(programs.len() - 1).unwrap_or(ProgramId::MAX)
         });
         image.program = program;

@@ -1,11 +1,11 @@
-//! Code that was made while the program ran: where it lay when, and how it is named.
+//! Code that was compiled while the program ran: its places over time, and its names.
 //!
 //! Memory without a file is a module of its process, named by the process's map file (`/tmp/perf-PID.map`). Where a
-//! jitdump file tells of the code, the code's place in that file is its relative address, and the file its module: so
-//! code that was replaced by other code at the same address stays apart, as does that of two processes.
+//! jitdump file describes the code, the file is the module, and the code's offset in the file is its relative address.
+//! Code that later replaced other code at the same address therefore stays separate, as does the code of two processes.
 
 use crate::hash::FxBuildHasher;
-use crate::loading::load::Loader;
+use crate::loading::system::System;
 use crate::processes::address_space::{Mapping, Space};
 use crate::processes::modules::{JIT_LABEL, Module};
 use crate::processes::tasks::ProcessId;
@@ -20,22 +20,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// More jitdump files than any recording of real programs has.
+/// The largest number of jitdump files, more than a recording of real programs has.
 const MOST_DUMPS: usize = 4096;
 
-/// How many pieces of code all processes together may have: a hostile recording could name one large file for each of
-/// very many processes.
+/// The largest number of pieces of code in all processes together. A hostile recording could name one large file for
+/// each of very many processes.
 const MOST_CODE: usize = 1 << 23;
 
-/// The names of one module of code made at run time.
+/// The names of one module of code that was compiled at run time.
 pub(crate) enum JitNames {
-    /// By places in the jitdump file.
+    /// Names by offset in the jitdump file.
     Dump(JitSymbols),
-    /// By absolute addresses.
+    /// Names by absolute address.
     Map(JitSymbols),
 }
 
-/// The names of a module, if it is code made at run time.
+/// Returns the names of a module of code compiled at run time; `None` for other modules.
 pub(crate) fn symbols_of(module: &Module, symbolizer: &Symbolizer) -> Option<JitNames> {
     if module.kind != ModuleKind::NotAFile {
         return None;
@@ -67,27 +67,27 @@ struct Dump {
     process: ProcessId,
     mapping: Mapping,
     placements: Rc<Vec<JitPlacement>>,
-    /// The first that is still to come.
+    /// The index of the first placement that is still to come.
     next: usize,
 }
 
-/// The code of jitdump files on its way into the processes' spaces.
+/// The code of jitdump files that waits to be placed into the processes' spaces.
 pub(crate) struct Jit {
-    /// When the next code comes; `u64::MAX` where none does.
+    /// The time at which the next code appears; `u64::MAX` where there is none.
     pub next: u64,
     symbolizer: Symbolizer,
-    /// Whether the recording's times are those of jitdump files.
+    /// Whether the recording uses the clock of jitdump files.
     timed: bool,
     dumps: Vec<Dump>,
-    /// How many pieces of code all dumps had that were taken.
+    /// The number of pieces of code in all accepted dumps.
     code: usize,
-    /// By path.
+    /// The placements of each file that was read, by path.
     read: HashMap<Vec<u8>, Rc<Vec<JitPlacement>>, FxBuildHasher>,
-    /// By process: its code that lies somewhere now. New mappings of memory must not hide it.
+    /// By process: its code that is in place now. New mappings of memory must not hide it.
     spaces: HashMap<ProcessId, Space, FxBuildHasher>,
-    /// jitdump files whose times could not be compared.
+    /// The number of jitdump files whose times could not be compared.
     pub untimed: u64,
-    /// jitdump files beyond the most that are read.
+    /// The number of jitdump files beyond the limits.
     pub refused: u64,
 }
 
@@ -119,7 +119,7 @@ impl Jit {
         self.next = coming.map(|code| code.time).min().unwrap_or(u64::MAX);
     }
 
-    /// Forgets a process's code, since it runs another program now.
+    /// Forgets a process's code, since the process runs another program now.
     pub(crate) fn forget(&mut self, process: ProcessId) {
         if self.spaces.remove(&process).is_some() {
             self.dumps.retain(|dump| dump.process != process);
@@ -128,8 +128,8 @@ impl Jit {
     }
 }
 
-impl Loader<'_> {
-    /// A process has mapped its jitdump file.
+impl System<'_> {
+    /// Reads a jitdump file that a process has mapped.
     pub(crate) fn jit_dump(&mut self, process: ProcessId, path: &[u8]) {
         let mapping = Mapping {
             start: 0,
@@ -176,13 +176,13 @@ impl Loader<'_> {
         if jit.timed {
             jit.update_next();
         } else {
-            // Then the last code at an address stands for all that was there.
+            // Without times, the last code at an address stands for all code that was there.
             jit.untimed += 1;
             self.place_jit_code(u64::MAX);
         }
     }
 
-    /// Puts the code into the spaces that came to lie there until `now`.
+    /// Puts the code that appeared until `now` into the processes' spaces.
     #[cold]
     pub(crate) fn place_jit_code(&mut self, now: u64) {
         let mut dumps = std::mem::take(&mut self.jit.dumps);
@@ -213,8 +213,8 @@ impl Loader<'_> {
         self.jit.update_next();
     }
 
-    /// Shows a process's code again that a mapping of memory from `start` until `end` has hidden: compilers map what
-    /// they have filled once more, to change its protection.
+    /// Shows a process's code again after a mapping of memory from `start` until `end` has hidden it. Compilers map
+    /// memory that they have filled a second time, to change its protection.
     pub(crate) fn show_jit_code(&mut self, process: ProcessId, start: u64, end: u64) {
         let Some(space) = self.jit.spaces.get(&process) else {
             return;

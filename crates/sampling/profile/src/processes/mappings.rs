@@ -1,10 +1,10 @@
-//! Which modules a process had mapped, from when until when.
+//! The modules that each process had mapped, with their times.
 
 use crate::processes::modules::ModuleId;
 use crate::processes::tasks::ProcessId;
 use crate::profile::Profile;
 
-/// A module, or a part of one, in a process's memory from one time until another.
+/// A module, or a part of one, that was mapped in a process's memory for a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedSpan {
     /// The first address.
@@ -15,28 +15,28 @@ pub struct MappedSpan {
     pub offset: u64,
     /// The module.
     pub module: ModuleId,
-    /// Nanoseconds of the recording's clock from which on it was mapped; `None` where that was before the recording.
-    /// What a forked process inherits is its own from the fork on.
+    /// Nanoseconds of the recording's clock from which on it was mapped; `None` where that was before the recording. A
+    /// mapping that a forked process inherits counts from the fork on.
     pub from: Option<u64>,
-    /// When something else was mapped in its place, or the process ran something else or ended; `None` where that was
-    /// not recorded. Recordings do not tell of mappings that are only taken away.
+    /// Nanoseconds of the recording's clock at which another mapping replaced it, or the process executed another
+    /// program or ended. `None` where that was not recorded. Recordings do not report mappings that are only removed.
     pub until: Option<u64>,
 }
 
-/// What changed a process's mappings.
+/// A change of a process's mappings.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Map(MappedSpan),
-    /// Everything went.
+    /// All mappings were removed.
     Exec(Option<u64>),
 }
 
 /// All changes of all processes' mappings, in time order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MappingLog {
-    /// With their places in the common order.
+    /// The changes of each process, each with its place in the common order.
     by_process: Vec<Vec<(u32, Change)>>,
-    /// By process: its parent, the time, and the place of its fork.
+    /// By process: its parent, the time of its fork, and the fork's place in the common order.
     forks: Vec<Option<(ProcessId, Option<u64>, u32)>>,
     next: u32,
 }
@@ -69,12 +69,13 @@ impl MappingLog {
         self.forks[index] = Some((parent, time, self.next));
     }
 
-    /// All spans of a process, in the order of their ends.
+    /// Returns the ended spans of a process, in the order of their ends, and the spans that have not ended.
     fn spans(&self, process: ProcessId) -> (Vec<MappedSpan>, Vec<MappedSpan>) {
-        // The process and those it descends from, with the place up to which each counts and when the child was made.
+        // The process and its ancestors. Each has the place up to which its changes count, and the time when its child
+        // was made.
         let mut line = vec![(process, u32::MAX, None)];
         let mut at = process;
-        // Parents are older, so this ends.
+        // Parents have smaller ids, so this ends.
         while let Some(Some((parent, time, place))) = self.forks.get(at as usize)
             && *parent < at
         {
@@ -106,7 +107,7 @@ impl MappingLog {
     }
 }
 
-/// Maps a span over others.
+/// Maps a span over other spans.
 fn replace(live: &mut Vec<MappedSpan>, ended: &mut Vec<MappedSpan>, new: MappedSpan) {
     let first = live.partition_point(|old| old.end <= new.start);
     let after = live.partition_point(|old| old.start < new.end).max(first);
@@ -136,9 +137,9 @@ fn replace(live: &mut Vec<MappedSpan>, ended: &mut Vec<MappedSpan>, new: MappedS
 }
 
 impl Profile {
-    /// What a process had mapped, and when: spans that ended in the order of their ends, then those that did not by
-    /// rising address. Empty unless [`crate::LoadPlan::mappings`] was asked for. The kernel's mappings are not among
-    /// them: all processes have those.
+    /// Returns the spans that a process had mapped. Ended spans come first, in the order of their ends; the other spans
+    /// follow by rising address. Empty unless [`crate::LoadPlan::mappings`] was asked for. The kernel's mappings are
+    /// not included, because all processes share them.
     pub fn mappings(&self, process: ProcessId) -> Vec<MappedSpan> {
         let (mut spans, live) = self.mapping_log.spans(process);
         let end = self

@@ -1,4 +1,4 @@
-//! Modules: what a mapping maps, interned, and the names they have in tables.
+//! Modules of mappings, interned, and their names in tables.
 
 use crate::hash::FxBuildHasher;
 use dioptra_symbols::ModuleKind;
@@ -10,13 +10,14 @@ use std::path::Path;
 /// The index of a [`Module`] in [`Modules`].
 pub type ModuleId = u32;
 
-/// How the names of mappings begin that hold a tracer's thunks.
+/// The prefix of the names of mappings that hold a tracer's thunks.
 const THUNKS: &[u8] = b"/memfd:dioptra ";
 
-/// What names a module in a table that could not be found.
+/// The name in tables of modules and functions that could not be found.
 pub const UNKNOWN: &str = "[unknown]";
 
-/// How the names of modules begin in tables that are a process's memory without a file; its number follows.
+/// The prefix of the names in tables of modules that are a process's memory without a file. The process's number
+/// follows.
 pub(crate) const JIT_LABEL: &str = "[JIT] tid ";
 
 /// The kernel's name in tables.
@@ -25,30 +26,30 @@ pub const KERNEL: &str = "[kernel.kallsyms]";
 /// An executable file, shared object, kernel, kernel module, vdso or JIT region.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// What sort of module it is; decides what its relative addresses are: file offsets for a file and the vdso,
-    /// absolute addresses for the kernel and its modules and for memory without a file.
+    /// The kind of the module, which decides the meaning of its relative addresses. They are file offsets for a file
+    /// and the vdso, and absolute addresses for the kernel, its modules, and memory without a file.
     pub kind: ModuleKind,
-    /// The mapping's name as recorded, for a file its path; of any encoding.
+    /// The mapping's recorded name, for a file its path; of any encoding.
     pub path: Vec<u8>,
-    /// The build id, where the recording tells one, without the zero padding of the recording's fields.
+    /// The build id, where the recording states one, without the zeros that pad it in recordings.
     pub build_id: Option<Vec<u8>>,
-    /// The name in tables: a file's base name, `[ext4]` for a kernel module, else what stands in brackets.
+    /// The name in tables: a file's base name, `[ext4]` for a kernel module, else the bracketed name of the mapping.
     pub label: String,
 }
 
 impl Module {
-    /// The recorded path.
+    /// Returns the recorded path.
     pub fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// Whether it holds the thunks of a function tracer of this project: each traced call has one between caller and
-    /// callee.
+    /// Returns whether the module holds the thunks of a function tracer of this project. Each traced call has a thunk
+    /// between caller and callee.
     pub fn holds_thunks(&self) -> bool {
         self.path.starts_with(THUNKS)
     }
 
-    /// Whether the module is the one to which addresses without a mapping belong.
+    /// Returns whether the module is the one to which addresses without a mapping belong.
     pub fn is_unknown(&self) -> bool {
         self.path.is_empty()
     }
@@ -58,7 +59,7 @@ impl Module {
 #[derive(Clone, Debug)]
 pub struct Modules {
     list: Vec<Module>,
-    /// Those of them that hold a tracer's thunks.
+    /// The modules that hold a tracer's thunks.
     thunks: Vec<ModuleId>,
     ids: HashMap<Module, ModuleId, FxBuildHasher>,
 }
@@ -84,27 +85,27 @@ impl Modules {
     /// The module of addresses without a mapping.
     pub const UNKNOWN: ModuleId = 0;
 
-    /// The module with this id. An id of another recording, out of range here, gives the unknown module.
+    /// Returns the module with this id. An id of another recording, out of range here, gives the unknown module.
     pub fn get(&self, id: ModuleId) -> &Module {
         self.list.get(id as usize).unwrap_or(&self.list[0])
     }
 
-    /// How many modules there are, the unknown one included.
+    /// Returns the number of modules, the unknown module included.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Never true: the unknown module is always there.
+    /// Returns false: the unknown module is always there.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All modules in the order of their ids.
+    /// Returns all modules in the order of their ids.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Module> {
         self.list.iter()
     }
 
-    /// Whether a module holds the thunks of a function tracer of this project ([`Module::holds_thunks`]).
+    /// Returns whether a module holds the thunks of a function tracer of this project ([`Module::holds_thunks`]).
     #[inline]
     pub(crate) fn holds_thunks(&self, id: ModuleId) -> bool {
         self.thunks.contains(&id)
@@ -114,8 +115,8 @@ impl Modules {
         if let Some(id) = self.ids.get(&module) {
             return *id;
         }
-        // Each module costs a record of the file, and files of 4 Gi records of 64 bytes and more cannot be mapped
-        // on any machine of today; should one come, its last modules share the last id.
+        // Each module costs a record of the file. Files of 4 Gi records of at least 64 bytes cannot be mapped on any
+        // machine today. In such a file the last modules would share the last id.
         let id = ModuleId::try_from(self.list.len()).unwrap_or(ModuleId::MAX);
         if module.holds_thunks() {
             self.thunks.push(id);
@@ -126,14 +127,14 @@ impl Modules {
     }
 }
 
-/// The module that a user-space mapping of process `pid` stands for.
+/// Returns the module that a user-space mapping of process `pid` stands for.
 pub(crate) fn user_module(name: &[u8], build_id: Option<&[u8]>, pid: u32) -> Module {
     let kind = ModuleKind::of_mapping(Path::new(OsStr::from_bytes(name)));
     if name.starts_with(b"//anon")
         || name.starts_with(b"/dev/zero")
         || name.starts_with(b"/anon_hugepage")
     {
-        // Code without a file is that of a just-in-time compiler, which may name it in a map file of the process.
+        // Code without a file comes from a just-in-time compiler, which may name it in a map file of the process.
         return Module {
             kind: ModuleKind::NotAFile,
             path: format!("/tmp/perf-{pid}.map").into_bytes(),
@@ -154,7 +155,7 @@ pub(crate) fn user_module(name: &[u8], build_id: Option<&[u8]>, pid: u32) -> Mod
     }
 }
 
-/// The module that a kernel mapping stands for: the kernel itself or a loadable module.
+/// Returns the module that a kernel mapping stands for: the kernel itself or a loadable module.
 pub(crate) fn kernel_module(name: &[u8], build_id: Option<&[u8]>) -> Module {
     let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
     let (path, label) = if is_kernel_image(name) {
@@ -173,7 +174,7 @@ pub(crate) fn kernel_module(name: &[u8], build_id: Option<&[u8]>) -> Module {
     }
 }
 
-/// Whether a kernel mapping's name is that of the kernel image, such as `[kernel.kallsyms]_text`.
+/// Returns whether a kernel mapping's name is that of the kernel image, such as `[kernel.kallsyms]_text`.
 pub(crate) fn is_kernel_image(name: &[u8]) -> bool {
     name.starts_with(b"[kernel") || name.starts_with(b"[guest.kernel.kallsyms")
 }

@@ -1,6 +1,6 @@
-//! Processes and threads in time order: both numbers are reused, so each is told apart by number and start.
+//! Processes and threads in time order. The kernel reuses both numbers, so each task is identified by number and start.
 
-use crate::counts::sample_keys::Part;
+use crate::counts::sample_keys::SampleKey;
 use crate::hash::FxBuildHasher;
 use crate::processes::images::{self, Awaits, Image, ImageId, Program};
 use crate::processes::modules::{ModuleId, Modules};
@@ -14,9 +14,9 @@ pub type ThreadId = u32;
 /// A process, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number; `u32::MAX` where the kernel no longer knew it.
+    /// Its number; `u32::MAX` where the kernel no longer knew the number.
     pub pid: u32,
-    /// Nanoseconds of the recording's clock at its fork; `None` where it was there before the recording.
+    /// Nanoseconds of the recording's clock at its fork; `None` where it ran before the recording.
     pub start: Option<u64>,
     /// Nanoseconds of the recording's clock at its end, if that was recorded.
     pub end: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Thread {
     pub tid: u32,
     /// Its process.
     pub process: ProcessId,
-    /// Nanoseconds of the recording's clock at its creation; `None` where it was there before the recording.
+    /// Nanoseconds of the recording's clock at its creation; `None` where it ran before the recording.
     pub start: Option<u64>,
     /// Nanoseconds of the recording's clock at its end, if that was recorded.
     pub end: Option<u64>,
@@ -41,31 +41,32 @@ pub struct Thread {
     pub comm: Option<String>,
 }
 
-/// All processes and threads that a recording tells of.
+/// All processes and threads of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     processes: Vec<Process>,
     threads: Vec<Thread>,
     images: Vec<Image>,
     programs: Vec<Program>,
-    /// Names of threads, each once.
+    /// Names of threads, each name once.
     comms: Vec<String>,
     comm_ids: HashMap<String, u32, FxBuildHasher>,
-    /// By thread: its name now, as an index of `comms`.
+    /// By thread: its current name, as an index of `comms`.
     comm_now: Vec<Option<u32>>,
-    /// By process: what it runs now.
+    /// By process: its current image.
     image_now: Vec<ImageId>,
-    /// Whether names that change because of an exec are marked in this recording.
+    /// Whether this recording marks names that change because of an exec.
     execs_are_marked: bool,
-    /// Which process and thread have a number now, while reading.
+    /// The process and the thread that currently have each number, while reading.
     by_pid: HashMap<u32, ProcessId, FxBuildHasher>,
     by_tid: HashMap<u32, ThreadId, FxBuildHasher>,
-    /// The thread that was asked for last: samples come in runs.
+    /// The thread that was looked up last. Samples of one thread often follow each other.
     last: Option<(u32, u32, ThreadId)>,
 }
 
 impl Tasks {
-    /// No tasks, of a recording that marks names which change because of an exec, or not.
+    /// Makes an empty set of tasks. `execs_are_marked` says whether the recording marks names that change because of an
+    /// exec.
     pub(crate) fn new(execs_are_marked: bool) -> Self {
         Tasks {
             execs_are_marked,
@@ -73,34 +74,34 @@ impl Tasks {
         }
     }
 
-    /// All processes in the order of their ids.
+    /// Returns all processes in the order of their ids.
     pub fn processes(&self) -> &[Process] {
         &self.processes
     }
 
-    /// All threads in the order of their ids.
+    /// Returns all threads in the order of their ids.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
     }
 
-    /// What all processes ran, in the order of their ids.
+    /// Returns all images of all processes, in the order of their ids.
     pub fn images(&self) -> &[Image] {
         &self.images
     }
 
-    /// All programs in the order of their ids.
+    /// Returns all programs in the order of their ids.
     pub fn programs(&self) -> &[Program] {
         &self.programs
     }
 
-    /// All names that threads had, each once; see [`crate::Part::comm`].
+    /// Returns all names that threads had, each once; see [`crate::SampleKey::comm`].
     pub fn comms(&self) -> &[String] {
         &self.comms
     }
 
-    /// The name of a part's thread when it was sampled, as [`Tasks::thread_name`].
-    pub fn comm_of(&self, part: Part) -> String {
-        match (part.comm, part.thread) {
+    /// Returns the name that a sample key's thread had when it was sampled, in the form of [`Tasks::thread_name`].
+    pub fn comm_of(&self, sample_key: SampleKey) -> String {
+        match (sample_key.comm, sample_key.thread) {
             (Some(comm), _) => self.comms[comm as usize].clone(),
             (None, Some(thread)) => match self.threads.get(thread as usize) {
                 Some(thread) => name(None, thread.tid),
@@ -110,19 +111,20 @@ impl Tasks {
         }
     }
 
-    /// What the thread's process runs now.
+    /// Returns the current image of the thread's process.
     #[inline]
     pub(crate) fn image_now(&self, thread: ThreadId) -> ImageId {
         self.image_now[self.threads[thread as usize].process as usize]
     }
 
-    /// The thread's name now.
+    /// Returns the thread's current name.
     #[inline]
     pub(crate) fn comm_now(&self, thread: ThreadId) -> Option<u32> {
         self.comm_now[thread as usize]
     }
 
-    /// A process's name for tables: its main thread's last name, as perf `:PID` where none was recorded.
+    /// Returns a process's name for tables: its main thread's last name. Without a recorded name it is `:PID`, as in
+    /// perf.
     pub fn process_name(&self, id: ProcessId) -> String {
         match self.processes.get(id as usize) {
             Some(process) => name(process.comm.as_deref(), process.pid),
@@ -130,7 +132,7 @@ impl Tasks {
         }
     }
 
-    /// A thread's name for tables, as [`Tasks::process_name`].
+    /// Returns a thread's name for tables, in the form of [`Tasks::process_name`].
     pub fn thread_name(&self, id: ThreadId) -> String {
         match self.threads.get(id as usize) {
             Some(thread) => name(thread.comm.as_deref(), thread.tid),
@@ -138,7 +140,7 @@ impl Tasks {
         }
     }
 
-    /// The process that has this number now; a new one where none has it.
+    /// Returns the process that currently has this number; makes a new one where none has it.
     pub(crate) fn process(&mut self, pid: u32) -> ProcessId {
         match self.by_pid.get(&pid) {
             Some(id) => *id,
@@ -146,8 +148,8 @@ impl Tasks {
         }
     }
 
-    /// A process that ended runs nothing and maps nothing any more: who does has got its number, although its start
-    /// was not recorded.
+    /// Releases the number of a process that ended, when a later record uses the number. An ended process executes and
+    /// maps nothing, so the record belongs to a new process whose start was not recorded.
     pub(crate) fn reuse(&mut self, (pid, tid): (u32, u32), time: Option<u64>) {
         if pid != tid {
             return;
@@ -162,12 +164,12 @@ impl Tasks {
         }
     }
 
-    /// Whether a process has this number now.
+    /// Returns whether a process currently has this number.
     pub(crate) fn knows(&self, pid: u32) -> bool {
         self.by_pid.contains_key(&pid)
     }
 
-    /// The thread that has these numbers now; a new one where none has them.
+    /// Returns the thread that currently has these numbers; makes a new one where none has them.
     #[inline]
     pub(crate) fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
         if let Some((last_pid, last_tid, id)) = self.last
@@ -194,7 +196,7 @@ impl Tasks {
         self.start_thread(process, tid, None)
     }
 
-    /// A new process that takes over its number. Its main thread is not made.
+    /// Starts a new process, which takes over its number. Its main thread is not made.
     pub(crate) fn start_process(&mut self, pid: u32, start: Option<u64>) -> ProcessId {
         let id = next_id(self.processes.len());
         self.processes.push(Process {
@@ -217,7 +219,7 @@ impl Tasks {
         id
     }
 
-    /// A thread's process runs something new from now on. Of a new process nothing else is known.
+    /// Starts a new image of a thread's process. For a process that is new itself, only its image's start is set.
     pub(crate) fn exec(&mut self, thread: ThreadId, time: Option<u64>, is_new: bool) {
         let process = self.threads[thread as usize].process;
         if is_new {
@@ -235,13 +237,13 @@ impl Tasks {
         self.image_now[process as usize] = self.start_image(new);
     }
 
-    /// A process mapped a module.
+    /// Notes that a process mapped a module.
     pub(crate) fn mapped(&mut self, process: ProcessId, module: ModuleId, modules: &Modules) {
         let image = self.image_now[process as usize];
         self.images[image as usize].mapped(module, modules);
     }
 
-    /// A forked process runs what its parent does.
+    /// Gives a forked process the image of its parent.
     pub(crate) fn inherit_image(&mut self, child: ProcessId, parent: ProcessId) {
         let from = self.image_now[parent as usize];
         let image = &mut self.images[self.image_now[child as usize] as usize];
@@ -249,7 +251,7 @@ impl Tasks {
         image.awaits = Awaits::Nothing;
     }
 
-    /// The namespaces of a thread's process.
+    /// Sets the namespaces of a thread's process.
     pub(crate) fn set_namespaces(&mut self, thread: ThreadId, links: Vec<(u64, u64)>) {
         let process = self.threads[thread as usize].process;
         self.processes[process as usize].namespaces = links;
@@ -266,7 +268,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// A new thread that takes over its number.
+    /// Starts a new thread, which takes over its number.
     pub(crate) fn start_thread(
         &mut self,
         process: ProcessId,
@@ -274,7 +276,7 @@ impl Tasks {
         start: Option<u64>,
     ) -> ThreadId {
         let id = next_id(self.threads.len());
-        // A thread begins with the name of the process's main thread, whether that started it or not.
+        // A thread begins with the name of the process's main thread, whichever thread created it.
         let comm = self
             .processes
             .get(process as usize)
@@ -305,7 +307,7 @@ impl Tasks {
         }
     }
 
-    /// A thread's new name, also its process's if it is the main thread.
+    /// Renames a thread, and its process if it is the main thread.
     pub(crate) fn rename(&mut self, id: ThreadId, name: &[u8]) {
         let name = String::from_utf8_lossy(name);
         let comm_id = self.comm_id(Some(&name));
@@ -323,7 +325,7 @@ impl Tasks {
         thread.comm = Some(name.into_owned());
     }
 
-    /// A main thread's new name in a recording that does not mark execs: perhaps there was one.
+    /// Notes a main thread's new name in a recording that does not mark execs: there may have been an exec.
     pub(crate) fn perhaps_exec(&mut self, id: ThreadId, time: Option<u64>) {
         if self.execs_are_marked {
             return;
@@ -336,10 +338,10 @@ impl Tasks {
         let now = self.image_now[process as usize];
         let old = &self.images[now as usize];
         if old.awaits == Awaits::AnyFile {
-            // It was there before the recording, and its mappings are still to come.
+            // The process ran before the recording, and its mappings are still to come.
             return;
         }
-        // A forked process that gets a name is most often about to run something else.
+        // A forked process that gets a name is most often about to execute another program.
         let forked = old.from.is_some() && old.executable.is_none();
         let awaits = if forked {
             Awaits::AnyFile
@@ -354,8 +356,8 @@ impl Tasks {
         self.replace_image(process, new, time);
     }
 
-    /// A thread's end, and with the main thread's its process's. Both keep their numbers: the kernel may sample them
-    /// until they are switched out for the last time.
+    /// Ends a thread; the end of the main thread also ends its process. Both keep their numbers, because the kernel may
+    /// sample them until they are switched out for the last time.
     pub(crate) fn end(&mut self, pid: u32, tid: u32, time: u64) {
         let id = self.thread(pid, tid);
         let Some(thread) = self.threads.get_mut(id as usize) else {
@@ -370,7 +372,7 @@ impl Tasks {
         }
     }
 
-    /// Finds the programs, and drops what only reading needs.
+    /// Finds the programs, and drops the data that only reading needs.
     pub(crate) fn freeze(&mut self, modules: &Modules) {
         let mut images = std::mem::take(&mut self.images);
         self.programs = images::programs(self, modules, &mut images);
@@ -384,7 +386,8 @@ impl Tasks {
     }
 }
 
-/// Every task costs a record of 40 bytes and more, so 32 bits overflow past 160 GiB of them; then the last share.
+/// Returns the id of the next element of a list. Each task costs a record of at least 40 bytes, so 32 bits overflow
+/// only past 160 GiB of records. Then the last tasks share an id.
 fn next_id(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

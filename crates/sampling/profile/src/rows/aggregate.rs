@@ -10,7 +10,7 @@ use crate::stacks::call_stacks::Stacks;
 use crate::stacks::frames::FrameId;
 use std::collections::BTreeMap;
 
-/// What a row stands for.
+/// The kind of thing that a row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dimension {
@@ -18,57 +18,58 @@ pub enum Dimension {
     Function,
     /// A module over all processes.
     Module,
-    /// A program: all processes of one executable, each while it ran that.
+    /// A program: all processes of one executable, each while it ran that executable.
     Program,
     /// A process.
     Process,
     /// A thread.
     Thread,
-    /// A name of threads at the time of their samples; `u32::MAX` for threads without one.
+    /// A name that threads had at the time of their samples; `u32::MAX` for threads without a name.
     Comm,
     /// A CPU.
     Cpu,
-    /// A socket; `u32::MAX` where a CPU's is not known.
+    /// A socket; `u32::MAX` for CPUs whose socket is not known.
     Socket,
-    /// A basic block, as the caller tells; see [`crate::HierarchyOptions::blocks`].
+    /// A basic block, as the caller defines it; see [`crate::HierarchyOptions::blocks`].
     Block,
     /// A slice of time; see [`crate::HierarchyOptions::slices`].
     Time,
     /// A place in a module.
     Address,
-    /// A line of a source file: of inlined code its own.
+    /// A line of a source file. Inlined code counts at its own line.
     Line,
-    /// A line of a source file: of inlined code that of the call which it replaced, in the function whose code it is.
+    /// A line of a source file. Inlined code counts at the line of the call that it replaced, in the function whose
+    /// code it is.
     OutermostLine,
 }
 
-/// Counts at a place itself, and at it or anything it called.
+/// The counts at a place itself, and at the place or anything it called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelfAndTotal {
     /// At the place itself.
     pub own: Count,
-    /// At it or anything it called; of a recursive function each sample once. Equals `own` where stacks were not
-    /// loaded, but for what was inlined into the function.
+    /// At the place or anything it called; a recursive function counts each sample once. Without loaded stacks it
+    /// equals `own`, except for functions inlined into the function.
     pub total: Count,
 }
 
-/// One row: what it stands for, and its counts for each event that was asked for.
+/// One row: its key, and its counts for each event that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregateRow {
-    /// A function, module, process, thread, frame or line id or a CPU's number (`u32::MAX` for samples that do not tell
-    /// theirs), as the dimension says.
+    /// The id of a function, module, process, thread, frame or line, or a CPU's number (`u32::MAX` for samples without
+    /// a CPU), according to the dimension.
     pub key: u32,
-    /// In the order of the events asked for.
+    /// The counts, in the order of the events asked for.
     pub counts: Vec<SelfAndTotal>,
 }
 
-/// The rows of `profile` along `dimension` with counts of `events` (indices of [`Profile::events`]); rows without any
-/// count are left out. Rows are in the order of their keys.
+/// Returns the rows of `profile` along `dimension` with counts of `events` (indices of [`Profile::events`]). Rows
+/// without any count are left out. Rows are in the order of their keys.
 ///
-/// Programs, processes, names and threads need [`crate::LoadOptions::threads`], CPUs and sockets
-/// [`crate::LoadPlan::cpus`], else there are no rows; blocks and time go with [`hierarchy`] only.
-/// Lines need [`Names::find_lines`]. Functions that were inlined have rows of their own where
-/// [`Names::find_debug_info`] was asked for them: then a function's own count is what is left without them.
+/// Programs, processes, names and threads need [`crate::LoadOptions::threads`], and CPUs and sockets need
+/// [`crate::LoadPlan::cpus`]; without these there are no rows. Blocks and time work only with [`hierarchy`]. Lines need
+/// [`Names::find_lines`]. Where [`Names::find_debug_info`] was asked for inlined functions, these have rows of their
+/// own. A function's own count then excludes the functions inlined into it.
 pub fn aggregate(
     profile: &Profile,
     names: &Names,
@@ -116,7 +117,7 @@ pub fn aggregate(
                 let line = |frame| names.outermost_line_of(frame);
                 by_frame_key(profile, event, keys, &One(line))
             }
-            // The others went another way.
+            // The other dimensions have returned above.
             _ => by_frame_key(profile, event, keys, &One(|frame| frame)),
         })
         .collect();
@@ -163,7 +164,7 @@ fn one_level(
         .collect()
 }
 
-/// CPUs' numbers may have gaps, and those of a hostile file any size.
+/// Returns the rows of CPUs. Their numbers may have gaps, and a hostile file may have numbers of any size.
 fn by_cpu(profile: &Profile, events: &[usize]) -> Vec<AggregateRow> {
     let mut rows: BTreeMap<u32, Vec<SelfAndTotal>> = BTreeMap::new();
     for (column, event) in events.iter().enumerate() {
@@ -200,13 +201,13 @@ fn by_thread_key(
 
 /// The rows to which a frame belongs.
 trait FrameKeys {
-    /// The row of samples taken at a frame.
+    /// Returns the row of samples taken at a frame.
     fn own(&self, frame: FrameId) -> u32;
-    /// Calls `visit` with each row of a frame, innermost first, which executes itself or has called `callee`.
+    /// Calls `visit` with each row of a frame, innermost first. The frame executes itself or has called `callee`.
     fn each(&self, frame: FrameId, callee: Option<FrameId>, visit: impl FnMut(u32));
 }
 
-/// One row for each frame.
+/// A key that gives one row for each frame.
 struct One<F>(F);
 
 impl<F: Fn(FrameId) -> u32> FrameKeys for One<F> {
@@ -221,7 +222,7 @@ impl<F: Fn(FrameId) -> u32> FrameKeys for One<F> {
     }
 }
 
-/// The functions at a frame, inlined ones too where they are known.
+/// The functions at a frame, including inlined functions where they are known.
 struct Functions<'a>(&'a Names);
 
 impl FrameKeys for Functions<'_> {
@@ -245,7 +246,7 @@ fn by_frame_key(
     keys_of: &impl FrameKeys,
 ) -> Vec<SelfAndTotal> {
     let mut column = vec![SelfAndTotal::default(); keys];
-    // Which visit saw a key last: a function that calls itself counts once in its stack.
+    // The last visit that saw each key, so that a function that calls itself counts once in its stack.
     let mut seen = vec![u32::MAX; keys];
     let mut visit = 0;
     let mut add_total = |column: &mut [SelfAndTotal], key: u32, visit: u32, count| {
@@ -288,7 +289,7 @@ fn by_path(
     paths: &Paths,
 ) -> Vec<SelfAndTotal> {
     let mut column = vec![SelfAndTotal::default(); keys];
-    // Which path saw a function last.
+    // The last path that saw each function.
     let mut seen = vec![0; keys];
     for (path, count) in paths.counts(profile, event) {
         if path == 0 {
@@ -309,7 +310,7 @@ fn by_path(
     column
 }
 
-/// How much of each module could not be named: modules with such samples, by their ids.
+/// Returns the counts without a function name, by module. Modules with such samples are ordered by their ids.
 ///
 /// `names` must be those of `profile`.
 pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
@@ -318,7 +319,7 @@ pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(Mo
     })
 }
 
-/// How much of each module has no source line: modules with such samples, by their ids.
+/// Returns the counts without a source line, by module. Modules with such samples are ordered by their ids.
 ///
 /// `names` must be those of `profile`, with lines.
 pub fn without_line(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
@@ -327,16 +328,17 @@ pub fn without_line(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(
     })
 }
 
-/// How much of each module has no debug information, so that its inlined functions are not known: modules with such
-/// samples, by their ids. Empty unless they were asked for.
+/// Returns the counts without debug information, whose inlined functions are therefore not known, by module. Modules
+/// with such samples are ordered by their ids. The list is empty unless inlined functions were asked for.
 ///
 /// `names` must be those of `profile`.
 pub fn undescribed(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
     by_module_where(profile, events, |frame| names.is_undescribed(frame))
 }
 
-/// How much has call chains that end at the thunks of a function tracer of this project, since what they were found by does
-/// not lead to the callers, whose addresses are kept elsewhere than on the stack. Where it does, thunks are left out
+/// Returns the counts of samples whose call chains end at the thunks of a function tracer of this project. Such a chain
+/// was found by a method that does not lead to the callers, because the tracer keeps their addresses elsewhere than on
+/// the stack. Where a method does lead to them, the thunks are left out
 /// ([`Losses::through_thunks`](crate::Losses::through_thunks)).
 pub fn traced(profile: &Profile, events: &[usize]) -> Count {
     let mut through = Count::default();
@@ -350,7 +352,7 @@ pub fn traced(profile: &Profile, events: &[usize]) -> Count {
     }
     let stacks = profile.stacks();
     let mut ends = vec![false; stacks.len()];
-    // Callers' stacks come before those of what they call.
+    // The stacks of callers have smaller ids than those of their callees.
     for id in 1..stacks.len() {
         let node = stacks.get(id as u32);
         ends[id] = match node.parent {

@@ -1,4 +1,4 @@
-//! Stacks as paths of functions: two call sites of one caller are the same path.
+//! Stacks as paths of functions. Two call sites of one caller are the same path.
 
 use crate::counts::counter::Count;
 use crate::hash::FxBuildHasher;
@@ -7,20 +7,21 @@ use crate::profile::Profile;
 use crate::stacks::call_stacks::Stacks;
 use hashbrown::HashMap;
 
-/// The functions on the way to each stack of a profile, without inlined ones.
+/// The path of functions to each stack of a profile, without inlined functions.
 #[derive(Clone, Debug)]
 pub struct FunctionPaths {
-    /// Each a caller's path, which is smaller, and the function that it called. The first is the empty path.
+    /// The paths: each is the path of its caller, which has a smaller number, and the called function. The first is the
+    /// empty path.
     nodes: Vec<(u32, FunctionId)>,
-    /// By stack.
+    /// The path of each stack.
     of_stack: Vec<u32>,
 }
 
 impl FunctionPaths {
-    /// The path of no function.
+    /// The path without functions.
     pub const EMPTY: u32 = 0;
 
-    /// The paths of all stacks; `None` where stacks were not loaded.
+    /// Returns the paths of all stacks; `None` where stacks were not loaded.
     pub fn new(profile: &Profile, names: &Names) -> Option<FunctionPaths> {
         if !profile.options().call_chains {
             return None;
@@ -31,7 +32,7 @@ impl FunctionPaths {
             nodes: vec![(Self::EMPTY, FunctionId::MAX)],
             of_stack: vec![Self::EMPTY],
         };
-        // Ids fit, since the stacks gave them; callers come before what they call.
+        // Ids fit, since the stacks gave them. Callers come before their callees.
         for stack in 1..u32::try_from(stacks.len()).unwrap_or(u32::MAX) {
             let node = stacks.get(stack);
             let path = (
@@ -48,17 +49,17 @@ impl FunctionPaths {
         Some(paths)
     }
 
-    /// The path of a stack, its innermost function included.
+    /// Returns the path of a stack, including its innermost function.
     pub fn of(&self, stack: u32) -> u32 {
         self.of_stack[stack as usize]
     }
 
-    /// The path of those who called the innermost function of a path.
+    /// Returns the path of the callers of a path's innermost function.
     pub fn callers(&self, path: u32) -> u32 {
         self.nodes[path as usize].0
     }
 
-    /// The functions of a path, innermost first.
+    /// Returns the functions of a path, innermost first.
     pub fn functions(&self, path: u32) -> impl Iterator<Item = FunctionId> + '_ {
         let mut at = path;
         std::iter::from_fn(move || {
@@ -70,7 +71,7 @@ impl FunctionPaths {
         })
     }
 
-    /// The samples of an event (an index of [`Profile::events`]) by path.
+    /// Returns the counts of an event (an index of [`Profile::events`]) by path.
     pub fn counts(&self, profile: &Profile, event: usize) -> Vec<Count> {
         let mut counts = vec![Count::default(); self.nodes.len()];
         if let Some(event) = profile.events().get(event) {

@@ -1,5 +1,5 @@
-//! The functions on the way to each stack: far fewer than stacks where functions call themselves, or call from many
-//! places.
+//! The path of functions to each stack. There are far fewer paths than stacks where functions call themselves, or call
+//! from many places.
 
 use crate::counts::counter::Count;
 use crate::naming::names::{FunctionId, Names};
@@ -10,7 +10,7 @@ use crate::stacks::slots::Slots;
 /// A function, and the path of its callers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathNode {
-    /// Always smaller than the path's own number; 0 is the empty path.
+    /// The number of the path of the callers. It is always smaller than the path's own number; 0 is the empty path.
     pub parent: u32,
     pub function: FunctionId,
 }
@@ -20,15 +20,15 @@ pub(crate) struct PathNode {
 pub(crate) struct Paths {
     nodes: Vec<PathNode>,
     ids: Slots,
-    /// By stack whose innermost frame executes.
+    /// By stack: its path, if the stack's innermost frame executes itself.
     of_stack: Vec<u32>,
 }
 
-/// So many stacks tell whether there are fewer paths.
+/// The number of stacks after which it is checked whether there are fewer paths.
 const TRIED: usize = 1 << 16;
 
 impl Paths {
-    /// The paths of all stacks; `None` where they are not much fewer than the stacks, so that they would only cost.
+    /// Returns the paths of all stacks; `None` where they are not much fewer than the stacks and would not pay off.
     pub(crate) fn fewer(profile: &Profile, names: &Names) -> Option<Paths> {
         let stacks = profile.stacks();
         let mut paths = Paths {
@@ -40,7 +40,8 @@ impl Paths {
             of_stack: Vec::with_capacity(stacks.len()),
         };
         paths.of_stack.push(0);
-        // The same where the frame has called another: other functions may be inlined there.
+        // The path of each stack whose innermost frame has made a call, because other functions may be inlined at the
+        // call.
         let mut calling = vec![0];
         for id in 1..stacks.len() {
             if id % TRIED == 0 && paths.nodes.len() > id / 4 {
@@ -66,10 +67,10 @@ impl Paths {
         Some(paths)
     }
 
-    /// The path that goes on from `start` with functions, the innermost one given first.
+    /// Returns the path that extends `start` by functions, which are given innermost first.
     fn below(&mut self, start: u32, functions: &[FunctionId]) -> u32 {
         functions.iter().rev().fold(start, |parent, function| {
-            // No more paths than stacks and the functions inlined there.
+            // The number of paths is at most the number of stacks and the functions inlined there.
             let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX - 1);
             let id = self.ids.get_or_insert((u64::from(parent), *function), next);
             if id == next {
@@ -82,13 +83,13 @@ impl Paths {
         })
     }
 
-    /// The innermost function of a path that is not the empty one, and the path of its callers.
+    /// Returns the innermost function of a path other than the empty path, and the path of its callers.
     #[inline]
     pub(crate) fn get(&self, path: u32) -> PathNode {
         self.nodes[path as usize]
     }
 
-    /// The counts of an event by path, those that count anything.
+    /// Returns the counts of an event by path, without zero counts.
     pub(crate) fn counts(
         &self,
         profile: &Profile,

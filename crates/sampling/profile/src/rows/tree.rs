@@ -1,4 +1,4 @@
-//! Call trees: functions below their callers, or above them.
+//! Call trees: functions below their callers, or callers below their callees.
 
 pub(crate) mod around;
 
@@ -11,21 +11,23 @@ use crate::rows::paths::Paths;
 use crate::stacks::call_stacks::{StackNode, Stacks};
 use hashbrown::HashMap;
 
-/// What stands below a function.
+/// The functions that a tree shows below a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeDirection {
-    /// Its callers, below each function that was sampled itself.
+    /// Its callers. The functions that were sampled themselves are at the top.
     Callers,
-    /// What it calls, below the outermost functions.
+    /// Its callees. The outermost functions are at the top.
     Callees,
 }
 
-/// What of a tree is shown.
+/// Limits of the shown part of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeLimits {
-    /// Rows with less of every event than this many ten-thousandths of its weight are left out, with what is below.
+    /// The least weight of a row, in ten-thousandths of an event's weight. A row with less of every event is left out,
+    /// with the rows below it.
     pub least: u32,
-    /// How many rows there are below one row, and at the top, at most: the heaviest of the first event.
+    /// The largest number of rows below one row, and at the top. The rows with the largest weight in the first event
+    /// are kept.
     pub width: usize,
 }
 
@@ -36,21 +38,21 @@ pub struct TreeRow {
     pub parent: Option<usize>,
     /// The function.
     pub function: FunctionId,
-    /// How many frames the row stands for at most: more than one for addresses without a name that follow each other
-    /// in the same module, as wrong frame pointers leave them.
+    /// The largest number of frames that the row stands for. It is more than one for consecutive addresses without a
+    /// name in the same module, as wrong frame pointers leave them.
     pub frames: u32,
-    /// For each event: `total` is the weight of the samples with this path. `own` is the part of it at the function
-    /// itself: in a tree of callees what is not in the rows below, in one of callers all of it at the top and nothing
-    /// below.
+    /// For each event: `total` is the weight of the samples with this path, and `own` is the part of it at the function
+    /// itself. In a tree of callees, `own` is the weight that is not in the rows below. In a tree of callers, `own` is
+    /// all of the weight at the top, and zero below.
     pub counts: Vec<SelfAndTotal>,
 }
 
 /// A call tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallTree {
-    /// Each row after its parent, the rows of one parent by falling weight.
+    /// The rows, each after its parent; the rows of one parent are ordered by falling weight.
     pub rows: Vec<TreeRow>,
-    /// How many rows the limits left out.
+    /// The number of rows that the limits left out.
     pub left_out: usize,
 }
 
@@ -63,7 +65,7 @@ struct Node {
     frames: u32,
 }
 
-/// The functions' prefix tree; node 0 is its root.
+/// The prefix tree of functions; node 0 is its root.
 struct Growing {
     nodes: Vec<Node>,
     ids: HashMap<(u32, FunctionId), u32, FxBuildHasher>,
@@ -98,12 +100,12 @@ impl Growing {
 #[derive(Clone, Copy, Default)]
 struct Path {
     node: u32,
-    /// How many frames in a row its last node stands for.
+    /// The number of consecutive frames that its last node stands for.
     frames: u32,
 }
 
 impl Path {
-    /// One function further; the same node where it is one more address without a name.
+    /// Extends the path by a function. The node stays the same where the function is one more address without a name.
     fn child(self, growing: &mut Growing, names: &Names, function: FunctionId) -> Path {
         let last = &mut growing.nodes[self.node as usize];
         if last.function == function && names.functions()[function as usize].is_unknown() {
@@ -118,10 +120,11 @@ impl Path {
     }
 }
 
-/// The call tree of `profile` for `events` (indices of [`Profile::events`]). A function that calls itself stands below
-/// itself. Memory is bounded by the distinct stacks, in a tree of callers by those of functions that pass the limit.
+/// Returns the call tree of `profile` for `events` (indices of [`Profile::events`]). A function that calls itself
+/// stands below itself. Memory is bounded by the distinct stacks; in a tree of callers, by the stacks of functions that
+/// pass the limit.
 ///
-/// Needs [`crate::LoadOptions::call_chains`], else the tree is empty.
+/// Needs [`crate::LoadOptions::call_chains`]; without it the tree is empty.
 pub fn call_tree(
     profile: &Profile,
     names: &Names,
@@ -137,7 +140,7 @@ pub fn call_tree(
         return CallTree::default();
     }
     let mut growing = Growing::new();
-    // For each event, by node.
+    // The counts by node, for each event.
     let columns = match direction {
         TreeDirection::Callees => callees(profile, names, &events, &mut growing),
         TreeDirection::Callers => callers(profile, names, &events, limits, &mut growing),
@@ -162,9 +165,9 @@ fn callees(
     growing: &mut Growing,
 ) -> Vec<Vec<SelfAndTotal>> {
     let stacks = profile.stacks();
-    // The path of each stack whose last frame executes: callers' stacks have smaller ids.
+    // The path of each stack whose last frame executes itself. Callers' stacks have smaller ids.
     let mut executing = vec![Path::default(); stacks.len()];
-    // The same where it has called a frame: other functions may be inlined there.
+    // The path of each stack whose last frame has made a call, because other functions may be inlined at the call.
     let mut calling = match names.has_inlined() {
         true => vec![Path::default(); stacks.len()],
         false => Vec::new(),
@@ -227,7 +230,7 @@ fn callers(
             *heavy |= passes(own.weight, event.total().weight, limits);
         }
     }
-    // Paths are found for all stacks: that pays only where callers of many are asked for.
+    // Finding paths costs time for all stacks, which pays only where the callers of many stacks are asked for.
     let mut asked = 0;
     for event in events {
         profile.places(event, |stack, _| {
@@ -242,7 +245,8 @@ fn callers(
         .iter()
         .map(|event| {
             let mut column = Vec::new();
-            // One function further on a path upwards, on which so much was counted; `None` where it need not go on.
+            // Extends a path of callers by a function, with the count of the path's samples; `None` where the path need
+            // not go on.
             let mut step = |path: Path, function: FunctionId, count: Count| {
                 let next = path.child(growing, names, function);
                 let is_top = path.node == 0;
@@ -288,7 +292,7 @@ fn passes(weight: u64, whole: u64, limits: TreeLimits) -> bool {
     u128::from(weight) * 10_000 >= u128::from(whole) * u128::from(limits.least)
 }
 
-/// The rows that pass the limits, which are shares of `wholes`, by event.
+/// Returns the rows that pass the limits, which are shares of `wholes`, by event.
 fn shown(
     nodes: &[Node],
     columns: &[Vec<SelfAndTotal>],

@@ -81,15 +81,15 @@ impl Profile {
             return Ok(Binned::default());
         };
         let keys: Vec<u32> = self
-            .parts
+            .sample_keys
             .iter()
-            .map(|part| match options.by {
+            .map(|key| match options.by {
                 BinnedBy::Everything => 0,
-                BinnedBy::Thread => part.thread.unwrap_or(u32::MAX),
-                BinnedBy::Process => part.thread.map_or(u32::MAX, |thread| {
+                BinnedBy::Thread => key.thread.unwrap_or(u32::MAX),
+                BinnedBy::Process => key.thread.map_or(u32::MAX, |thread| {
                     self.tasks.threads()[thread as usize].process
                 }),
-                BinnedBy::Cpu => part.cpu.unwrap_or(u32::MAX),
+                BinnedBy::Cpu => key.cpu.unwrap_or(u32::MAX),
             })
             .collect();
         let mut binned = Binned::default();
@@ -128,7 +128,11 @@ fn all_rows(
     let mut rows: Vec<BinnedRow> = Vec::new();
     let mut ids: HashMap<u32, usize, FxBuildHasher> = HashMap::default();
     event.samples(|sample| {
-        let LoggedSample { elapsed, part, .. } = sample;
+        let LoggedSample {
+            elapsed,
+            sample_key,
+            ..
+        } = sample;
         let Some(elapsed) = elapsed else {
             untimed.add_sample(sample.weight);
             return;
@@ -136,7 +140,7 @@ fn all_rows(
         if slice_of(&options.slices, elapsed).is_none() {
             return;
         }
-        let key = keys[part as usize];
+        let key = keys[sample_key as usize];
         let id = *ids.entry(key).or_insert_with(|| {
             rows.push(BinnedRow {
                 key,
@@ -162,13 +166,13 @@ fn fill(event: &EventProfile, keys: &[u32], options: &BinOptions, rows: &mut [Bi
         .enumerate()
         .map(|(id, row)| (row.key, id))
         .collect();
-    // By part, so that the loop over samples looks nothing up.
+    // By sample key, so that the loop over samples looks nothing up.
     let row_of: Vec<Option<usize>> = keys.iter().map(|key| ids.get(key).copied()).collect();
     event.samples(|sample| {
         let slice = sample
             .elapsed
             .and_then(|elapsed| slice_of(&options.slices, elapsed));
-        if let (Some(slice), Some(row)) = (slice, row_of[sample.part as usize]) {
+        if let (Some(slice), Some(row)) = (slice, row_of[sample.sample_key as usize]) {
             let bin = &mut rows[row].bins[slice];
             let value = if options.weights { sample.weight } else { 1 };
             *bin = bin.saturating_add(value);

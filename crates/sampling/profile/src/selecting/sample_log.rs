@@ -1,16 +1,16 @@
-//! Every sample with its time, in columns: any range of time can be counted again without reading the file.
+//! Every sample with its time, in columns, so that any range of time can be counted again without reading the file.
 
 use crate::counts::counter::Hit;
 
-/// Nanoseconds since the recording's first sample: from this one on, up to before that one.
+/// A span of nanoseconds since the recording's first sample: the start, which is included, and the end, which is not.
 pub(crate) type Span = (Option<u64>, Option<u64>);
 
-/// Whether a span leaves anything out.
+/// Returns whether a span leaves anything out.
 pub(crate) fn is_bounded(span: Span) -> bool {
     span != (None, None)
 }
 
-/// What lies in both.
+/// Returns the intersection of two spans.
 pub(crate) fn meet(one: Span, other: Span) -> Span {
     let from = match (one.0, other.0) {
         (Some(one), Some(other)) => Some(one.max(other)),
@@ -23,7 +23,7 @@ pub(crate) fn meet(one: Span, other: Span) -> Span {
     (from, to)
 }
 
-/// Samples whose times differ by less than 2^32 nanoseconds from the first one's, and lie not before it.
+/// Consecutive samples whose times lie less than 2^32 nanoseconds after the first one's, and not before it.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// The row of its first sample.
@@ -34,7 +34,7 @@ struct Block {
     last: u32,
 }
 
-/// Values of which most recordings need few bits, or only one.
+/// The weights of all samples. Most recordings need only one value, or few bits for each.
 #[derive(Clone, Debug, Default)]
 enum Weights {
     #[default]
@@ -46,7 +46,7 @@ enum Weights {
 }
 
 impl Weights {
-    /// Adds the weight of the sample in this row, which is the next one.
+    /// Adds the weight of the sample in `row`, which is the next row.
     fn push(&mut self, row: usize, weight: u64) {
         match self {
             Weights::None => *self = Weights::Constant(weight),
@@ -82,16 +82,16 @@ impl Weights {
     }
 }
 
-/// The samples of one event in the order in which they were read: 8 bytes each, and 4 or 8 more where their weights
-/// differ, and 8 more where they were scaled.
+/// The samples of one event in the order in which they were read. Each takes 8 bytes, 4 or 8 more where weights differ,
+/// and 8 more where weights were scaled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampleLog {
     blocks: Vec<Block>,
-    /// Nanoseconds since the block's base.
+    /// Nanoseconds since the block's base, by row.
     offsets: Vec<u32>,
     cells: Vec<u32>,
     weights: Weights,
-    /// Empty while all are 1.
+    /// The factors by row; empty while all are 1.
     factors: Vec<f64>,
 }
 
@@ -137,7 +137,7 @@ impl SampleLog {
         }
     }
 
-    /// Calls `visit` with the cell of every sample within `span`, in the order in which they were read.
+    /// Calls `visit` with the cell of every sample within `span`, in the order in which the samples were read.
     #[inline]
     pub(crate) fn visit(&self, span: Span, mut visit: impl FnMut(u32, Hit)) {
         let (from, to) = (span.0.unwrap_or(0), span.1.unwrap_or(u64::MAX));
@@ -165,7 +165,7 @@ impl SampleLog {
                 let hit = Hit {
                     weight: self.weights.get(row),
                     elapsed,
-                    // A list that began late holds all rows from the first one.
+                    // The list is empty or covers all rows, because a late start fills in the rows before.
                     factor: self.factors.get(row).copied().unwrap_or(1.0),
                     in_kernel: false,
                 };

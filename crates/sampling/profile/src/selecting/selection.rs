@@ -1,7 +1,7 @@
-//! Counting a part of a recording again, from memory.
+//! Counts a part of a recording again, from memory.
 
 use crate::counts::counter::Cell;
-use crate::counts::sample_keys::Part;
+use crate::counts::sample_keys::SampleKey;
 use crate::processes::images::ProgramId;
 use crate::processes::tasks::{ProcessId, ThreadId};
 use crate::profile::Profile;
@@ -10,11 +10,12 @@ use crate::stacks::frames::FrameId;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Which samples of a loaded profile count. An empty list lets all pass; each condition must hold.
+/// The conditions that samples of a loaded profile must meet to count. An empty list lets all samples pass, and each
+/// condition must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Nanoseconds since the recording's first sample: from this one on, up to before that one. Samples without a
-    /// time do not pass unless both are `None`. Needs [`crate::LoadPlan::log`].
+    /// Nanoseconds since the recording's first sample: the start, which is included, and the end, which is not. Samples
+    /// without a time do not pass unless both are `None`. Needs [`crate::LoadPlan::log`].
     pub time: (Option<u64>, Option<u64>),
     /// Threads. These and the next five need [`crate::LoadOptions::threads`].
     pub threads: Vec<ThreadId>,
@@ -26,20 +27,20 @@ pub struct Selection {
     pub processes: Vec<ProcessId>,
     /// Numbers of processes.
     pub pids: Vec<u32>,
-    /// What the process ran when it was sampled.
+    /// The programs that the process ran when it was sampled.
     pub programs: Vec<ProgramId>,
-    /// CPUs. Samples that do not tell theirs do not pass. This and the next one need [`crate::LoadPlan::cpus`].
+    /// CPUs. Samples without a CPU do not pass. This field and the next one need [`crate::LoadPlan::cpus`].
     pub cpus: Vec<RangeInclusive<u32>>,
     /// Sockets; samples of CPUs whose socket is not known do not pass.
     pub sockets: Vec<u32>,
-    /// By [`crate::FrameId`]: whether samples pass that were taken there.
+    /// By [`crate::FrameId`]: whether samples whose innermost frame it is pass.
     pub leaves: Option<Vec<bool>>,
     /// By [`crate::StackId`]: whether samples pass that have this stack; see [`Profile::stacks_through`]. Needs
     /// [`crate::LoadOptions::call_chains`].
     pub stacks: Option<Vec<bool>>,
 }
 
-/// A profile that was not loaded with what a question needs.
+/// The reason why a loaded profile cannot answer a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
@@ -55,10 +56,10 @@ pub enum SelectError {
     /// Call stacks are not known.
     #[error("the profile was loaded without call chains; load it with LoadOptions::call_chains")]
     NoChains,
-    /// Blocks were asked for.
+    /// Blocks were asked for without a mapping from places to blocks.
     #[error("blocks need a mapping from places to blocks; give HierarchyOptions::blocks")]
     NoBlocks,
-    /// More levels than there can be.
+    /// There are no levels, or more than a hierarchy may have.
     #[error("a hierarchy has from 1 to 16 levels")]
     Levels,
 }
@@ -77,10 +78,10 @@ impl Selection {
         !(self.cpus.is_empty() && self.sockets.is_empty())
     }
 
-    fn passes(&self, profile: &Profile, part: Part) -> bool {
+    fn passes(&self, profile: &Profile, sample_key: SampleKey) -> bool {
         let tasks = profile.tasks();
         let of_thread = || {
-            let Some(id) = part.thread else {
+            let Some(id) = sample_key.thread else {
                 return false;
             };
             let Some(thread) = tasks.threads().get(id as usize) else {
@@ -88,25 +89,25 @@ impl Selection {
             };
             let pid = || tasks.processes()[thread.process as usize].pid;
             let program = || {
-                part.image.is_some_and(|image| {
+                sample_key.image.is_some_and(|image| {
                     self.programs
                         .contains(&tasks.images()[image as usize].program)
                 })
             };
             (self.threads.is_empty() || self.threads.contains(&id))
                 && (self.tids.is_empty() || self.tids.contains(&thread.tid))
-                && (self.comms.is_empty() || self.comms.contains(&tasks.comm_of(part)))
+                && (self.comms.is_empty() || self.comms.contains(&tasks.comm_of(sample_key)))
                 && (self.processes.is_empty() || self.processes.contains(&thread.process))
                 && (self.pids.is_empty() || self.pids.contains(&pid()))
                 && (self.programs.is_empty() || program())
         };
         let of_cpu = || {
             (self.cpus.is_empty()
-                || part
+                || sample_key
                     .cpu
                     .is_some_and(|cpu| self.cpus.iter().any(|range| range.contains(&cpu))))
                 && (self.sockets.is_empty()
-                    || part
+                    || sample_key
                         .cpu
                         .and_then(|cpu| profile.socket(cpu))
                         .is_some_and(|socket| self.sockets.contains(&socket)))
@@ -116,8 +117,9 @@ impl Selection {
 }
 
 impl Profile {
-    /// The same profile with the counts of the selected samples only. Modules, frames, stacks and tasks are shared, so
-    /// ids and [`crate::Names`] stay those of this profile. [`crate::EventProfile::unfiltered`] still tells of all.
+    /// Returns the same profile with only the counts of the selected samples. Modules, frames, stacks and tasks are
+    /// shared, so ids and [`crate::Names`] stay those of this profile. [`crate::EventProfile::unfiltered`] still counts
+    /// all samples.
     ///
     /// # Errors
     /// [`SelectError`] where the profile was not loaded with what the selection asks for.
@@ -135,14 +137,14 @@ impl Profile {
         if selection.stacks.is_some() && !self.options.call_chains {
             return Err(SelectError::NoChains);
         }
-        let parts: Vec<bool> = self
-            .parts
+        let sample_keys: Vec<bool> = self
+            .sample_keys
             .iter()
-            .map(|part| selection.passes(self, part))
+            .map(|sample_key| selection.passes(self, sample_key))
             .collect();
         let keep = |cell: Cell| {
             let on_stack = |stacks: &Vec<bool>| stacks.get(cell.place as usize).copied();
-            parts[cell.part as usize]
+            sample_keys[cell.sample_key as usize]
                 && selection
                     .stacks
                     .as_ref()
@@ -165,7 +167,7 @@ impl Profile {
         }
         for event in &mut selected.events {
             event.counts = event.counts.select(selection.time, keep);
-            // The log tells the times of all samples, not which were taken in the kernel.
+            // The log holds the times of all samples, but not whether they were taken in the kernel.
             event.in_kernel = None;
             event.total = event.counts.total();
         }

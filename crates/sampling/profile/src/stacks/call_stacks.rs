@@ -3,7 +3,7 @@
 use crate::stacks::frames::FrameId;
 use crate::stacks::slots::{Slots, fetch};
 
-/// The index of a node in [`Stacks`]; stands for the whole stack from the outermost frame to this one.
+/// The index of a node in [`Stacks`]. It identifies the whole stack from the outermost frame to this one.
 pub type StackId = u32;
 
 /// A node: a frame and the stack of its caller.
@@ -18,9 +18,9 @@ pub struct StackNode {
 /// The callee of a node that was seen first.
 #[derive(Clone, Copy, Debug)]
 struct First {
-    /// [`Stacks::ROOT`], which is nobody's callee, where there is none.
+    /// The callee; [`Stacks::ROOT`], which is nobody's callee, where there is none.
     child: StackId,
-    /// Its frame, so that the callee itself needs not be read.
+    /// The callee's frame, so that the callee's node need not be read.
     frame: FrameId,
 }
 
@@ -28,9 +28,9 @@ struct First {
 #[derive(Clone, Debug)]
 pub struct Stacks {
     nodes: Vec<StackNode>,
-    /// By node, while stacks grow.
+    /// The first callee of each node, while stacks grow.
     firsts: Vec<First>,
-    /// All callees but the first of each node: most nodes have no other, and so stay out of the table.
+    /// All further callees. Most nodes have only one callee, and so stay out of this table.
     others: Slots,
 }
 
@@ -56,7 +56,7 @@ impl Stacks {
         frame: FrameId::MAX,
     };
 
-    /// The node of a stack that is not the empty one.
+    /// Returns the node of a stack other than the empty stack.
     ///
     /// # Panics
     /// On an id that these stacks did not give.
@@ -65,17 +65,17 @@ impl Stacks {
         self.nodes[id as usize]
     }
 
-    /// How many nodes there are, the empty stack included.
+    /// Returns the number of nodes, the empty stack included.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is no stack but the empty one.
+    /// Returns whether there is no stack but the empty one.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == 1
     }
 
-    /// The frames of a stack, innermost first.
+    /// Returns the frames of a stack, innermost first.
     pub fn frames(&self, id: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut at = id;
         std::iter::from_fn(move || {
@@ -88,7 +88,7 @@ impl Stacks {
         })
     }
 
-    /// The stack of `frame` called from `parent`.
+    /// Returns the stack of `frame` called from `parent`.
     #[inline]
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
         let first = self.firsts[parent as usize];
@@ -98,7 +98,7 @@ impl Stacks {
         self.other_child(StackNode { parent, frame }, first.child)
     }
 
-    /// Prepares for [`Stacks::child`] soon.
+    /// Prefetches the table entries that [`Stacks::child`] will read soon.
     #[inline]
     pub(crate) fn prefetch(&self, parent: StackId, frame: FrameId) {
         if let Some(first) = self.firsts.get(parent as usize) {
@@ -108,7 +108,7 @@ impl Stacks {
     }
 
     fn other_child(&mut self, node: StackNode, first: StackId) -> StackId {
-        // A node needs eight bytes of the file at least: only past 32 GiB of distinct stacks would callees be cut.
+        // A node needs at least eight bytes of the file, so callees would be cut only past 32 GiB of distinct stacks.
         let next = StackId::try_from(self.nodes.len()).unwrap_or(StackId::MAX);
         if next == StackId::MAX {
             return node.parent;
@@ -130,7 +130,7 @@ impl Stacks {
         next
     }
 
-    /// Drops what only growing needs.
+    /// Drops the tables that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.firsts = Vec::new();
         self.others = Slots::default();

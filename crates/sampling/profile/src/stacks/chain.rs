@@ -1,13 +1,14 @@
 //! From a sample's call chain to a stack.
 //!
-//! Consecutive samples of a thread share most of their outer frames, so each thread remembers its last chain: only
-//! where a new one differs are addresses looked up.
+//! Consecutive samples of a thread share most of their outer frames. Each thread therefore remembers its last chain,
+//! and only the addresses that differ from it are looked up.
 //!
-//! Addresses are taken as the kernel wrote them. Those of callers are return addresses, one past the call; perf looks
-//! them up unchanged, and so do we, or our numbers would differ from its by the calls that end a function.
+//! Addresses are used as the kernel wrote them. The addresses of callers are return addresses, one past the call. perf
+//! looks them up unchanged, and so does this module; otherwise the numbers would differ from perf's for calls that end
+//! a function.
 //!
-//! Where functions were traced meanwhile, a thunk stands between caller and callee. It is left out, but where a chain ends with
-//! it, whose callers nobody knows then, and where it was executed itself.
+//! While functions are traced, a thunk stands between caller and callee. The walk leaves thunks out, with two
+//! exceptions: a thunk at the outer end of a chain, whose callers are unknown, and a thunk that was executing itself.
 
 use crate::processes::modules::Modules;
 use crate::stacks::frames::{Frame, Frames};
@@ -15,7 +16,7 @@ use crate::stacks::walks::{At, Start, Walks};
 use dioptra_perfrecords::U64s;
 use dioptra_perfrecords::record::CpuMode;
 
-/// Entries from here on are no addresses but marks (`PERF_CONTEXT_MAX` in `linux/perf_event.h`).
+/// Entries from this value on are marks, not addresses (`PERF_CONTEXT_MAX` in `linux/perf_event.h`).
 pub(crate) const FIRST_MARK: u64 = -4095_i64 as u64;
 
 /// One entry of the last chain, with the stack from the outermost frame to it.
@@ -26,18 +27,18 @@ struct Entry {
     mode: CpuMode,
     /// Whether the stack's innermost frame lies in no mapping.
     unmapped: bool,
-    /// Whether it is a thunk's.
+    /// Whether the entry is a thunk's address.
     thunk: bool,
-    /// Whether a thunk was left out so far.
+    /// Whether a thunk was left out between the chain's outer end and this entry.
     through: bool,
 }
 
-/// Where the walk of a chain leads.
+/// The outcome of the walk of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chained {
-    /// Whether it has no frame.
+    /// Whether the stack has no frame.
     pub empty: bool,
-    /// Whether its innermost frame lies in no mapping.
+    /// Whether the stack's innermost frame lies in no mapping.
     pub unmapped: bool,
     /// Whether thunks were left out.
     pub through: bool,
@@ -48,24 +49,25 @@ pub(crate) struct Chained {
 pub(crate) struct ChainMemo {
     /// Outermost first, marks included.
     entries: Vec<Entry>,
-    /// How many entries' stacks are known; those of the others wait for their walks.
+    /// The number of entries whose stacks are known; the stacks of later entries wait for their walks.
     known: usize,
-    /// Which state of the mappings the entries belong to.
+    /// The state of the mappings that the entries belong to: the versions of the process's and the kernel's mappings.
     version: (u64, u64),
 }
 
 /// Room for the parts of one chain, reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
-    /// Where each part starts, and the mode of its addresses; the part's first entry is its mark.
+    /// The start of each part, and the mode of its addresses. The part's first entry is its mark.
     list: Vec<(usize, CpuMode)>,
 }
 
 impl Parts {
-    /// Splits a chain at its marks; false if a mark is none that the kernel writes, which makes the chain worthless.
+    /// Splits a chain at its marks. Returns false for a mark that the kernel does not write, which makes the chain
+    /// worthless.
     fn split(&mut self, chain: &U64s<'_>) -> bool {
         self.list.clear();
-        // perf's chains begin with a mark; one that does not is a user's.
+        // perf's chains begin with a mark; a chain without one is a user's.
         self.list.push((0, CpuMode::User));
         for (index, address) in chain.iter().enumerate() {
             if address < FIRST_MARK {
@@ -75,7 +77,7 @@ impl Parts {
                 -32 => CpuMode::Hypervisor,
                 -128 => CpuMode::Kernel,
                 -512 => CpuMode::User,
-                // A guest's, guest kernel's and guest user's part.
+                // The parts of a guest, its kernel, and its user code.
                 -2048 | -2176 => CpuMode::GuestKernel,
                 -2560 => CpuMode::GuestUser,
                 _ => return false,
@@ -88,7 +90,8 @@ impl Parts {
 
 impl ChainMemo {
     /// Begins a walk to the stack of `chain`, whose entries come innermost first. `version` names the state of the
-    /// mappings, `locate` finds an address in it, and whether it is a thunk's. `None`, and no walk, for a chain with a mark that does not exist.
+    /// mappings. `locate` finds an address in that state, and whether the address is a thunk's. Returns `None`, without
+    /// a walk, for a chain with an unknown mark.
     #[inline]
     pub(crate) fn walk(
         &mut self,
@@ -122,13 +125,14 @@ impl ChainMemo {
         if !parts.split(chain) {
             return None;
         }
-        // The part in which the chains part has its mark among the entries that differ: its mode may differ too.
+        // In the part in which the chains diverge, the mark is among the entries that differ. The mode may therefore
+        // differ too.
         let next = chain.len() - same;
         let mode = mode_at(&parts.list, next);
         if same > 0 && self.entries[same - 1].mode != mode {
             same = 0;
         }
-        // Whether a thunk is left out depends on what follows.
+        // Whether a thunk is left out depends on the entry after it.
         if same > 0 && self.entries[same - 1].thunk {
             same -= 1;
         }
@@ -176,7 +180,8 @@ impl ChainMemo {
         })
     }
 
-    /// The stack of the last chain, whether its innermost frame lies in no mapping, and whether thunks were left out.
+    /// Returns the stack of the last chain, whether its innermost frame lies in no mapping, and whether thunks were
+    /// left out.
     fn last(&self) -> (Start, bool, bool) {
         self.entries
             .last()
@@ -185,7 +190,7 @@ impl ChainMemo {
             })
     }
 
-    /// Learns the stacks of the chain, once all walks were gone.
+    /// Fills in the stacks of the chain's entries, after all walks are done.
     pub(crate) fn learn(&mut self, walks: &Walks) {
         for entry in self.entries.iter_mut().skip(self.known) {
             entry.stack.at = At::Known(walks.stack(entry.stack.at));
@@ -193,13 +198,13 @@ impl ChainMemo {
         self.known = self.entries.len();
     }
 
-    /// Forgets the chain and its memory.
+    /// Forgets the chain and frees its memory.
     pub(crate) fn forget(&mut self) {
         *self = ChainMemo::default();
     }
 }
 
-/// The mode of the entry at `index`; of one past the end, that of the outermost part.
+/// Returns the mode of the entry at `index`; for an index past the end, the mode of the outermost part.
 fn mode_at(parts: &[(usize, CpuMode)], index: usize) -> CpuMode {
     parts
         .iter()
@@ -208,7 +213,7 @@ fn mode_at(parts: &[(usize, CpuMode)], index: usize) -> CpuMode {
         .map_or(CpuMode::User, |(_, mode)| *mode)
 }
 
-/// The first address of a chain, which is the sampled instruction's where chain and sample agree.
+/// Returns the first address of a chain, which is the sampled instruction's where chain and sample agree.
 #[inline]
 pub(crate) fn innermost(chain: &U64s<'_>) -> Option<u64> {
     chain.iter().find(|address| *address < FIRST_MARK)
@@ -223,8 +228,8 @@ mod tests {
     const KERNEL: u64 = -128_i64 as u64;
     const USER: u64 = -512_i64 as u64;
 
-    /// Runs chains through one memo, so many of them at once; frames are the address, plus a thousand in kernel mode. Those
-    /// from a hundred on are thunks.
+    /// Runs chains through one memo, `at_once` of them at a time. A frame is the address, plus a thousand in kernel
+    /// mode. Frames from a hundred up to a thousand are thunks.
     fn stacks_of(chains: &[&[u64]], at_once: usize) -> Vec<Option<Vec<u64>>> {
         let mut memo = ChainMemo::default();
         let mut parts = Parts::default();

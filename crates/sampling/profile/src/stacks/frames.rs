@@ -23,7 +23,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The frame with this id.
+    /// Returns the frame with this id.
     ///
     /// # Panics
     /// On an id that these frames did not give.
@@ -32,17 +32,17 @@ impl Frames {
         self.list[id as usize]
     }
 
-    /// How many distinct places there are.
+    /// Returns the number of distinct places.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no place.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All frames in the order of their ids.
+    /// Returns all frames in the order of their ids.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Frame> + '_ {
         self.list.iter().copied()
     }
@@ -55,7 +55,7 @@ impl Frames {
         self.add(frame)
     }
 
-    /// Prepares for [`Frames::intern`] soon.
+    /// Prefetches the table entry that [`Frames::intern`] will read soon.
     #[inline]
     pub(crate) fn prefetch(&self, frame: Frame) {
         self.ids.prefetch((frame.address, frame.module));
@@ -63,8 +63,8 @@ impl Frames {
 
     #[cold]
     fn add(&mut self, frame: Frame) -> FrameId {
-        // A frame needs eight bytes of the file at least; a recording of 32 GiB with nothing but distinct addresses
-        // would be the first to share the last id.
+        // A frame needs at least eight bytes of the file. Only a recording of 32 GiB with nothing but distinct
+        // addresses would share the last id.
         let next = FrameId::try_from(self.list.len()).unwrap_or(FrameId::MAX);
         if next >= FrameId::MAX - 1 {
             return FrameId::MAX - 2;
@@ -73,7 +73,7 @@ impl Frames {
         self.ids.get_or_insert((frame.address, frame.module), next)
     }
 
-    /// Drops what only growing needs.
+    /// Drops the table that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.ids = Slots::default();
     }

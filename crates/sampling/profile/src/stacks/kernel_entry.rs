@@ -1,6 +1,6 @@
 //! The user code that entered the kernel.
 //!
-//! A sample in the kernel tells that code in two ways: its call chain goes on in user mode, or it holds the user's
+//! A sample in the kernel shows that code in two ways. Its call chain goes on in user mode, or it holds the user's
 //! instruction pointer as the kernel saved it on entry (`PERF_SAMPLE_REGS_USER`). Kernel threads have no such code, and
 //! their samples stay where they are.
 
@@ -10,10 +10,10 @@ use dioptra_perfrecords::{Attr, SampleType, U64s};
 
 /// The mark before a chain's part in user mode (`PERF_CONTEXT_USER`).
 const USER: u64 = -512_i64 as u64;
-/// Chain entries from here on are marks.
+/// Chain entries from this value on are marks.
 const FIRST_MARK: u64 = -4095_i64 as u64;
 
-/// The way from a sample in the kernel to the user code that entered it, for one event.
+/// Finds the user code that entered the kernel, for the samples of one event.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelEntry {
     layout: RecordLayout,
@@ -29,7 +29,7 @@ pub(crate) struct UserCode<'a> {
 }
 
 impl KernelEntry {
-    /// Returns the way for an event, or `None` where its samples tell nothing of user code.
+    /// Makes the finder for an event; `None` where the event's samples show no user code.
     pub(crate) fn of(data: &PerfData, attr: &Attr, layout: &RecordLayout) -> Option<KernelEntry> {
         let arch = data.features().arch.as_deref();
         let number = instruction_pointer(arch.unwrap_or(std::env::consts::ARCH));
@@ -44,8 +44,8 @@ impl KernelEntry {
         })
     }
 
-    /// Returns the user code that entered the kernel before a sample was taken there. `unwound` replaces the sample's own
-    /// chain.
+    /// Returns the user code that entered the kernel before a sample was taken there. `unwound` replaces the sample's
+    /// own chain.
     pub(crate) fn user_code<'a>(
         &self,
         raw: &RawRecord<'a>,

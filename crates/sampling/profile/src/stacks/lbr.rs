@@ -1,7 +1,7 @@
 //! Call chains of recordings in which the CPU keeps a stack of open calls (LBR: `--call-graph lbr`).
 //!
-//! The kernel writes its own part of such a sample's call chain. The user's part is the branch stack, newest call first:
-//! the source of each branch is a call that has not returned, so it is an address of the caller.
+//! The kernel writes its own part of such a sample's call chain. The user's part is the branch stack, newest call
+//! first. The source of each branch is a call that has not returned, and so it is an address of the caller.
 
 use crate::stacks::chain::FIRST_MARK;
 use dioptra_perfrecords::record::{CpuMode, Sample};
@@ -17,7 +17,8 @@ pub(crate) struct CallStack {
 }
 
 impl CallStack {
-    /// Makes the call chain of a sample, innermost first: the kernel's part, where the user's code was, and its callers.
+    /// Builds the call chain of a sample, innermost first: the kernel's part, the sampled address in user code, and its
+    /// callers.
     pub(crate) fn of(&mut self, sample: &Sample<'_>, mode: CpuMode) {
         self.bytes.clear();
         let mut words = Words(&mut self.bytes);
@@ -37,7 +38,7 @@ impl CallStack {
         }
         let in_kernel = mode == CpuMode::Kernel || mode == CpuMode::Hypervisor;
         if in_kernel && !has_kernel {
-            // Kernel chains were not recorded: the sampled instruction stands for them.
+            // Kernel chains were not recorded, so the sampled instruction replaces them.
             words.clear();
             words.push(KERNEL_MARK);
             words.push(sample.ip.unwrap_or(0));
@@ -48,7 +49,7 @@ impl CallStack {
         };
         let leaf = match in_kernel {
             false => sample.ip.or(leaf),
-            // The last call tells at least which function entered the kernel.
+            // The last call shows at least the function that entered the kernel.
             true => leaf.or(calls().next().map(|branch| branch.to)),
         };
         if !in_kernel && !has_kernel {
@@ -61,7 +62,7 @@ impl CallStack {
         calls().for_each(|call| words.push(call.from));
     }
 
-    /// The chain that was made last.
+    /// Returns the chain that was built last.
     pub(crate) fn chain(&self) -> U64s<'_> {
         U64s::new(&self.bytes, ByteOrder::NATIVE)
     }
@@ -70,7 +71,7 @@ impl CallStack {
 /// The mark before the kernel's part of a chain (`PERF_CONTEXT_KERNEL`).
 const KERNEL_MARK: u64 = -128_i64 as u64;
 
-/// Words on their way into bytes.
+/// Appends words to bytes.
 struct Words<'a>(&'a mut Vec<u8>);
 
 impl Words<'_> {

@@ -1,7 +1,7 @@
 //! A hash table from 96-bit keys to small ids, made for tables far larger than the CPU's caches.
 //!
-//! A key and its id share 16 bytes, four to a cache line, so that finding one costs one cache miss; and one that will
-//! be asked for soon can be fetched before.
+//! A key and its id share 16 bytes, four to a cache line, so that finding a key costs one cache miss. The slot of a key
+//! that is needed soon can be fetched in advance.
 
 use crate::hash::mix;
 
@@ -12,28 +12,28 @@ type Key = (u64, u32);
 struct Slot {
     first: u64,
     second: u32,
-    /// [`EMPTY`] where there is none.
+    /// The id; [`EMPTY`] where the slot is free.
     id: u32,
 }
 
 const _: () = assert!(size_of::<Slot>() == 16);
 
-/// No id.
+/// The id of a free slot.
 const EMPTY: u32 = u32::MAX;
 
-/// Slots of the smallest table.
+/// The number of slots of the smallest table.
 const LEAST: usize = 64;
 
-/// The table. Keys are never removed.
+/// The hash table. Keys are never removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    /// A power of two of them, or none.
+    /// The slots, whose number is a power of two or zero.
     slots: Vec<Slot>,
     used: usize,
 }
 
 impl Slots {
-    /// The id of a key. Where it has none it gets `new`, which must not be the largest number.
+    /// Returns the id of a key. A new key gets `new`, which must not be the largest number.
     #[inline]
     pub(crate) fn get_or_insert(&mut self, key: Key, new: u32) -> u32 {
         if let Some(id) = self.find(key) {
@@ -43,7 +43,7 @@ impl Slots {
         new
     }
 
-    /// The id of a key.
+    /// Returns the id of a key.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<u32> {
         let mask = self.slots.len().checked_sub(1)?;
@@ -60,7 +60,7 @@ impl Slots {
         }
     }
 
-    /// Asks the CPU to fetch what [`Slots::find`] will need.
+    /// Asks the CPU to fetch the slot that [`Slots::find`] will read.
     #[inline]
     pub(crate) fn prefetch(&self, key: Key) {
         if let Some(mask) = self.slots.len().checked_sub(1) {
@@ -71,7 +71,7 @@ impl Slots {
     #[cold]
     fn insert(&mut self, key: Key, id: u32) {
         debug_assert!(id != EMPTY);
-        // At most three quarters are used, so that runs of used slots stay short.
+        // At most three quarters of the slots are used, so that runs of used slots stay short.
         if (self.used + 1) * 4 > self.slots.len() * 3 {
             let empty = Slot {
                 first: 0,
@@ -92,7 +92,7 @@ impl Slots {
         });
     }
 
-    /// Puts a slot whose key is not there yet into the first free place.
+    /// Puts a slot, whose key is not in the table yet, into the first free place.
     fn put(&mut self, slot: Slot) {
         let mask = self.slots.len() - 1;
         let mut at = hash((slot.first, slot.second)) as usize & mask;

@@ -1,16 +1,16 @@
-//! Many ways down the prefix tree of stacks, gone at once.
+//! Many walks down the prefix tree of stacks, taken at the same time.
 //!
-//! Each step of a way needs a place in memory that the step before tells, far away as a rule. Ways of different samples
-//! take their steps in turn, so that what the next round needs of each is fetched meanwhile.
+//! Each step of a walk reads a place in memory that only the step before reveals, usually far away. The walks of
+//! different samples take their steps in turn, so that the memory for a walk's next step is fetched meanwhile.
 
 use crate::stacks::call_stacks::{StackId, Stacks};
 use crate::stacks::frames::{Frame, FrameId, Frames};
 
-/// A stack that is known, or will be once the walks are gone.
+/// A stack that is known, or that the walks will find.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At {
     Known(StackId),
-    /// The stack of this frame of the walks.
+    /// The stack that ends with this frame of the walks.
     Frame(u32),
 }
 
@@ -27,7 +27,7 @@ impl At {
     }
 }
 
-/// Where a walk starts: a stack, and how many frames it has.
+/// The start of a walk: a stack, and the number of its frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub at: At,
@@ -44,37 +44,37 @@ impl Start {
 #[derive(Clone, Copy, Debug)]
 struct Walk {
     start: Start,
-    /// Where its own frames begin and end.
+    /// The range of its own frames.
     first: u32,
     end: u32,
 }
 
-/// Walks that wait to be gone.
+/// Walks that wait to be taken.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Walks {
     list: Vec<Walk>,
-    /// The frames of all walks, outermost first in each.
+    /// The frames of all walks, outermost first within each walk.
     frames: Vec<Frame>,
-    /// By frame.
+    /// The frame ids, by frame.
     ids: Vec<FrameId>,
-    /// By frame: the stack down to it.
+    /// By frame: the stack from the outermost frame down to this one.
     stacks: Vec<StackId>,
 }
 
 impl Walks {
-    /// How many walks wait.
+    /// Returns the number of waiting walks.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// How many frames the walks that wait have.
+    /// Returns the number of frames of the waiting walks.
     #[inline]
     pub(crate) fn frames(&self) -> u32 {
-        // So few wait that their number fits.
+        // So few walks wait that the number fits.
         self.frames.len() as u32
     }
 
-    /// Begins a walk, which goes on with [`Walks::step`].
+    /// Begins a walk, which [`Walks::step`] continues.
     #[inline]
     pub(crate) fn begin(&mut self, start: Start) {
         let first = self.frames();
@@ -85,7 +85,7 @@ impl Walks {
         });
     }
 
-    /// Goes one frame further with the walk that began last; the place where that leads.
+    /// Extends the walk that began last by a frame. Returns the place that the walk leads to.
     #[inline]
     pub(crate) fn step(&mut self, frame: Frame, frames: &Frames) -> At {
         frames.prefetch(frame);
@@ -97,7 +97,7 @@ impl Walks {
         at
     }
 
-    /// Goes all walks; they stay until [`Walks::clear`].
+    /// Takes all walks. They stay in the list until [`Walks::clear`].
     pub(crate) fn go(&mut self, stacks: &mut Stacks, frames: &mut Frames) {
         self.ids.clear();
         self.ids
@@ -111,7 +111,7 @@ impl Walks {
         }
         let mut left: usize = self.frames.len();
         let mut depth = least;
-        // A walk that starts within another one does so at a smaller depth than where it goes on.
+        // A walk that starts within another walk starts at a smaller depth than the depth at which it continues.
         while left > 0 {
             for walk in &self.list {
                 let Some(step) = depth.checked_sub(walk.start.depth) else {
@@ -147,13 +147,13 @@ impl Walks {
         }
     }
 
-    /// The stack of a place, once all walks were gone.
+    /// Returns the stack of a place, after all walks are taken.
     #[inline]
     pub(crate) fn stack(&self, at: At) -> StackId {
         at.stack(&self.stacks)
     }
 
-    /// Where a walk led.
+    /// Returns the stack that a walk led to.
     #[inline]
     pub(crate) fn end(&self, index: usize) -> StackId {
         let walk = self.list[index];
@@ -185,7 +185,7 @@ mod tests {
         let (mut stacks, mut frames) = (Stacks::default(), Frames::default());
         walks.begin(Start::ROOT);
         let ats: Vec<At> = (1..5).map(|at| walks.step(frame(at), &frames)).collect();
-        // One that takes another way after two frames, one that ends there, and one that goes on with that other way.
+        // One walk turns off after two frames, one ends there, and one continues the walk that turned off.
         let start = Start {
             at: ats[1],
             depth: 2,

@@ -21,10 +21,10 @@ fn load(path: &Path) -> Profile {
     Profile::load_with(&PerfData::open(path).unwrap(), &plan)
 }
 
-/// Of each source and target: how many, and how many mispredicted.
+/// By source and target: the number of branches, and of mispredicted ones.
 type Branches = BTreeMap<(u64, u64), (u64, u64)>;
 
-/// The branches that perf prints, and how many are empty.
+/// Returns the branches that perf prints, and the number of empty ones.
 fn perf_branches(path: &Path) -> (Branches, u64) {
     let output = Command::new("perf")
         .args(["script", "-F", "brstack", "-i"])

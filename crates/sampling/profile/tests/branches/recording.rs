@@ -15,13 +15,13 @@ const TYPES: u64 = 1 << 16;
 /// A taken branch of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Which step it is.
+    /// The index of its step.
     pub step: usize,
     /// Addresses in the file.
     pub from: u64,
     pub to: u64,
     pub mispredicted: bool,
-    /// Since the branch before it.
+    /// Cycles since the branch before it.
     pub cycles: u64,
     pub kind: u64,
 }
@@ -68,11 +68,11 @@ fn kind(listed: &Listed) -> u64 {
     }
 }
 
-/// How stacks are sampled.
+/// The way in which stacks are sampled.
 #[derive(Clone, Copy)]
 pub struct Sampling {
     pub depth: usize,
-    /// A sample at every how many taken branches, or cycles; not exactly so often with `jitter`.
+    /// The number of taken branches, or cycles, between two samples; with `jitter` only on average.
     pub period: u64,
     pub jitter: bool,
     /// Samples cycles, not branches.
@@ -81,7 +81,7 @@ pub struct Sampling {
     pub types: bool,
 }
 
-/// A sample: how many branches there had been, and the period.
+/// Returns the samples: the number of branches before each, and its period.
 pub fn samples(branches: &[Taken], sampling: Sampling) -> Vec<(usize, u64)> {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut period = || {

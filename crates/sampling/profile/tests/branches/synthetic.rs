@@ -29,7 +29,7 @@ fn attr(branch_sample_type: u64, name: &str) -> (Attr, String) {
     (attr, name.to_owned())
 }
 
-/// A sample of a thread; branches are given from the newest to the oldest: source, target, flags.
+/// Adds a sample of a thread. Branches are given from the newest to the oldest: source, target, flags.
 fn stack(records: &mut Records, tid: u32, period: u64, index: Option<u64>, list: &[[u64; 3]]) {
     records.time += 1;
     let time = records.time;
@@ -61,7 +61,7 @@ fn mapped() -> Records {
     records
 }
 
-/// Each run as first and last address with how often it was seen.
+/// Returns the sightings of each run, by its first and last address.
 fn runs(profile: &Profile, branches: &BranchProfile) -> BTreeMap<(u64, u64), u64> {
     let address = |frame| profile.frames().get(frame).address;
     let runs = branches.runs();
@@ -127,7 +127,7 @@ fn call_stacks_and_filtered_branches_give_no_runs() {
     assert_eq!(kinds, [BranchKind::Call, BranchKind::Return]);
 }
 
-/// Six branches of a long way straight on, from `first` on.
+/// Returns six branches of code that only goes forward, starting at `first`.
 fn following(first: u64) -> Vec<[u64; 3]> {
     let branch = |number: u64| [0x1010 + 0x20 * number, 0x1020 + 0x20 * number, 2];
     (first..first + 6).rev().map(branch).collect()

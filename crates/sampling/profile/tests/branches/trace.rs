@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// The most steps that a program may take.
 const MOST: usize = 4_000_000;
 
-/// What a program ran.
+/// The instructions that a program ran between its marks.
 pub struct Trace {
     pub pid: u32,
     /// The program's executable mapping: start, length, offset in the file.
@@ -32,7 +32,7 @@ pub fn step_through(program: &Path) -> Result<Trace, Skip> {
         .spawn()
         .map_err(|error| Skip::new(format!("ptrace is not permitted: {error}")))?;
     let pid = child.id() as libc::pid_t;
-    // The program must not go on alone, whatever happens.
+    // The guard kills the program if the test panics.
     let _guard = Guard(child);
     expect_trap(pid, "the exec");
     request(libc::PTRACE_CONT, pid);
@@ -66,7 +66,7 @@ struct Guard(std::process::Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It is stopped, and dies at once.
+        // The program is stopped, so it dies at once.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -129,7 +129,7 @@ pub struct Listed {
     pub function: String,
 }
 
-/// objdump's listing of a program whose addresses are offsets in the file.
+/// Returns objdump's listing of a program, with addresses that are offsets in the file.
 pub fn listing(program: &Path) -> BTreeMap<u64, Listed> {
     let output = Command::new("objdump")
         .args(["-d", "--wide", "--no-show-raw-insn"])
@@ -173,7 +173,7 @@ pub fn listing(program: &Path) -> BTreeMap<u64, Listed> {
     list
 }
 
-/// The instruction at `last` goes up to `address`.
+/// Ends the instruction at `last` at `address`.
 fn end_at(list: &mut BTreeMap<u64, Listed>, last: Option<u64>, address: u64) {
     if let Some(listed) = last.and_then(|last| list.get_mut(&last)) {
         listed.length = address - last.unwrap_or(0);

@@ -61,7 +61,7 @@ impl Stepped {
         Profile::load_with(&PerfData::open(&path).unwrap(), &plan)
     }
 
-    /// The steps and branches of the time that the samples cover.
+    /// Returns the steps and branches of the time that the samples cover.
     fn covered(&self, sampling: Sampling) -> (&[u64], &[Taken]) {
         let samples = samples(&self.branches, sampling);
         let first = samples[0].0 - usize::try_from(samples[0].1).unwrap();
@@ -71,7 +71,7 @@ impl Stepped {
         (&self.trace.steps[steps], branches)
     }
 
-    /// The first address of each function that ran.
+    /// Returns the first address of each function that ran.
     fn functions(&self) -> BTreeMap<&str, u64> {
         let mut functions = BTreeMap::new();
         for step in &self.trace.steps {
@@ -91,7 +91,7 @@ fn count<K: Ord>(keys: impl Iterator<Item = K>) -> BTreeMap<K, u64> {
     counts
 }
 
-/// What is asked of an analysis.
+/// The results of an analysis that the tests check.
 struct Analysed {
     module: ModuleId,
     functions: BTreeMap<String, (Arc<CodeOutline>, FunctionBranches)>,
@@ -184,7 +184,7 @@ fn back_to_back_stacks_tell_what_ran() {
     }
 }
 
-/// A count without error.
+/// Returns a count, and checks that it has no error.
 fn exact(executions: &Executions) -> u64 {
     assert_eq!(executions.error, 0.0);
     assert_eq!(executions.estimated, Some(executions.seen as f64));

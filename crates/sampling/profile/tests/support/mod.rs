@@ -29,7 +29,7 @@ pub fn attr(more: SampleType) -> Attr {
 /// The id of a second event.
 pub const SECOND: u64 = 78;
 
-/// An attr whose samples tell for how long their counter was enabled, and ran.
+/// Returns an attr whose samples state how long their counter was enabled, and how long it ran.
 pub fn reading(more: ReadFormat) -> Attr {
     Attr {
         read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING | more,
@@ -37,7 +37,7 @@ pub fn reading(more: ReadFormat) -> Attr {
     }
 }
 
-/// Threads, times and errors are kept.
+/// Returns a plan that keeps threads, times and errors.
 pub fn full() -> LoadPlan {
     LoadPlan {
         options: LoadOptions {
@@ -68,7 +68,7 @@ impl Records {
         self.list.push(record);
     }
 
-    /// The ids at the end of a record that is no sample.
+    /// Returns the ids at the end of a record that is no sample.
     pub fn trailer(&mut self, pid: u32) -> Vec<u8> {
         self.time += 1;
         [two(pid, pid), word(self.time), word(ID)].concat()
@@ -81,7 +81,7 @@ impl Records {
         self.push(1, misc, &[&two(pid, pid), &words, &text(name), &trailer]);
     }
 
-    /// MMAP2 of code, with a build id or a file's identity of zeros.
+    /// Adds an MMAP2 record of code, with a build id, or with zeros as the file's identity.
     pub fn map_build_id(
         &mut self,
         pid: u32,
@@ -154,7 +154,7 @@ impl Records {
         self.push(9, misc, &[&head.concat(), &rest]);
     }
 
-    /// A sample of an attr with `CPU`.
+    /// Adds a sample of an attr with `CPU`.
     pub fn sample_on(
         &mut self,
         id: u64,

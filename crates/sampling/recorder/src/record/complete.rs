@@ -1,4 +1,4 @@
-//! The end of a recording: what is known only then, and the outcome.
+//! The end of a recording: the parts of the file that are known only then, and the outcome.
 
 use super::{Observer, Recording, told_tracing_data};
 use crate::error::{RecordError, SinkError};
@@ -11,7 +11,7 @@ use dioptra_perfdata::WriteError;
 use std::time::Duration;
 
 impl Recording<'_> {
-    /// Writes what is known only at the end.
+    /// Writes the parts of the file that are known only at the end, and returns the outcome.
     pub(super) fn complete(
         mut self,
         ending: Ending,
@@ -53,7 +53,7 @@ impl Recording<'_> {
             recorded.extend_from_slice(extension.events());
         }
         let tracing_data = if spec.to_stdout() {
-            // Told at the start.
+            // A pipe states them at the start.
             None
         } else {
             told_tracing_data(&recorded, observer)
@@ -91,7 +91,7 @@ impl Recording<'_> {
             to_write.sections.push(section);
         }
         let lost = self.sink.lost + extension.as_ref().map_or(0, |e| e.lost());
-        // A carrier of its own tells whether it lost anything.
+        // If side-band records have an event of their own, its losses are known.
         let carrier = attached
             .iter()
             .zip(&summary.events)

@@ -1,4 +1,4 @@
-//! The loop of a recording: records are taken in until it is to end.
+//! The loop of a recording, which takes in records until the recording's end.
 
 use super::{Observer, Recording, TICK};
 use crate::error::RecordError;
@@ -13,11 +13,11 @@ use dioptra_processes::signals::{Received, Signals};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long the loop waits at most with an extension, which learns of new threads from the session's records.
+/// The longest time that the loop waits with an extension, which learns of new threads from the session's records.
 const TICK_OF_EXTENSION: Duration = Duration::from_millis(20);
 
 impl Recording<'_> {
-    /// The loop: until the command or all targets end, a signal comes, or the time is over.
+    /// Takes in records until the command or all targets end, a signal comes, or the time is over.
     pub(super) fn follow(
         &mut self,
         begin: Instant,
@@ -49,7 +49,7 @@ impl Recording<'_> {
                 self.tell_new_notes(observer);
             }
             if end_at.is_some_and(|end| now >= end) {
-                // At once: what is left to be read may take a while.
+                // The events are disabled at once, since reading the rest may take a while.
                 self.session.disable()?;
                 if let Some(command) = command {
                     command.signal(libc::SIGTERM);
@@ -86,7 +86,7 @@ impl Recording<'_> {
                 return Ok(Ending::CommandEnded);
             }
             match progress.state {
-                // Whether the command has ended is known from itself: it may outlive its events' last thread by a moment.
+                // The command's own end is waited for: it may outlive its events' last thread by a moment.
                 Running::TargetsEnded if self.spec.target != RecordTarget::Command => {
                     return Ok(Ending::TargetsEnded);
                 }
@@ -108,8 +108,8 @@ impl Recording<'_> {
         self.notes_told = notes.len();
     }
 
-    /// Takes in the ids of events that were opened while recording: those of a CPU that came back. What was started
-    /// there in between was told by nobody, so it is described.
+    /// Takes in the ids of events that were opened while recording, on a CPU that came back. No event reported the
+    /// tasks that were started there in between, so all tasks are described again.
     pub(super) fn take_in_new_ids(
         &mut self,
         observer: &mut dyn Observer,
@@ -124,7 +124,7 @@ impl Recording<'_> {
                 continue;
             };
             match self.sink.writer.add_ids(index, &[*id]) {
-                // The samples are worth more than their event's name.
+                // The samples are kept, since they are worth more than their event's name.
                 Err(WriteError::LateIds { .. }) if !self.late_ids_told => {
                     self.late_ids_told = true;
                     observer.note(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More arrows beside each other than this nobody follows with the eye.
+/// The most lanes that are drawn; the eye cannot follow more arrows side by side.
 const MOST_LANES: usize = 10;
 
 /// A jump between two places.
@@ -25,9 +25,9 @@ impl Arrow {
 /// Arrows in lanes, lane 0 next to the instructions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrows {
-    /// By the first place of each group; the groups of a lane do not overlap.
+    /// The groups of each lane by their first place; the groups of one lane do not overlap.
     lanes: Vec<BTreeMap<usize, Group>>,
-    /// Arrows for which there was no room.
+    /// The number of arrows for which there was no lane.
     pub left_out: usize,
 }
 
@@ -39,14 +39,14 @@ struct Group {
     last: usize,
 }
 
-/// What one lane shows at a place.
+/// The part of a lane that is drawn beside one place.
 #[derive(Clone, Copy, Default)]
 struct Here {
     up: bool,
     down: bool,
     /// An arrow starts or ends here.
     ends: bool,
-    /// It ends.
+    /// An arrow's head is here: this place is its target.
     head: bool,
 }
 
@@ -62,11 +62,11 @@ fn here(lane: &BTreeMap<usize, Group>, place: usize) -> Here {
     }
 }
 
-/// Puts an arrow into a lane, if nothing else is in its way there.
+/// Puts an arrow into a lane unless another group is in its way, and returns whether it did.
 fn put(lane: &mut BTreeMap<usize, Group>, arrow: Arrow) -> bool {
     let (mut first, mut last) = (arrow.first(), arrow.last());
-    // Groups do not overlap, so only the last ones that begin early enough can reach this far; those to the same
-    // place meet there, so that there is one at most.
+    // Groups do not overlap, so the groups in the way are the last ones that begin at or before `last`. A group with
+    // the same target contains that place, so at most one of them is such a group.
     let mut in_the_way = lane.range(..=last).rev();
     let next = in_the_way.next().filter(|(_, group)| group.last >= first);
     let second = in_the_way.next().filter(|(_, group)| group.last >= first);
@@ -96,14 +96,14 @@ pub(super) struct Glyphs {
     along: char,
     top: char,
     bottom: char,
-    /// A lane that is crossed by an arrow's end.
+    /// The crossing of a lane with the horizontal end of another lane's arrow.
     cross: char,
-    /// Another arrow comes to the same place.
+    /// The end of an arrow at which its lane goes on.
     join: char,
     head: char,
 }
 
-/// Box drawing.
+/// Box drawing characters.
 pub(super) const UNICODE: Glyphs = Glyphs {
     down: '│',
     along: '─',
@@ -114,7 +114,7 @@ pub(super) const UNICODE: Glyphs = Glyphs {
     head: '►',
 };
 
-/// For terminals without it.
+/// ASCII characters, for terminals without box drawing.
 pub(super) const ASCII: Glyphs = Glyphs {
     down: '|',
     along: '-',
@@ -126,7 +126,7 @@ pub(super) const ASCII: Glyphs = Glyphs {
 };
 
 impl Arrows {
-    /// Short arrows lie inside long ones; those to the same place share a lane where they can.
+    /// Puts arrows into lanes, short arrows inside long ones. Arrows to the same place share a lane where they can.
     pub fn new(mut arrows: Vec<Arrow>) -> Arrows {
         arrows.sort_by_key(|arrow| (arrow.last() - arrow.first(), arrow.first(), arrow.from));
         arrows.dedup();
@@ -146,11 +146,12 @@ impl Arrows {
         result
     }
 
-    /// Appends what stands beside a place.
+    /// Appends the lanes beside a place.
     pub fn beside(&self, place: usize, glyphs: Glyphs, out: &mut String) {
         let mut ends = false;
         let mut head = false;
-        // From the outermost lane to the instruction: once an arrow ends here, its line runs on.
+        // Lanes are drawn from the outermost one to the instruction: the line of an arrow that ends here crosses the
+        // inner lanes.
         for lane in self.lanes.iter().rev() {
             let at = here(lane, place);
             head |= at.head;
@@ -175,7 +176,7 @@ impl Arrows {
         }
     }
 
-    /// Appends what stands beside a line between the places `place - 1` and `place`.
+    /// Appends the lanes beside a line between the places `place - 1` and `place`.
     pub fn before(&self, place: usize, glyphs: Glyphs, out: &mut String) {
         for lane in self.lanes.iter().rev() {
             let passes = here(lane, place).up;

@@ -1,4 +1,4 @@
-//! From a function and its samples to an annotation.
+//! Builds an annotation from a function and its samples.
 
 use super::code::{Decoded, decode};
 use super::counts::{FrameCounts, add, events_of};
@@ -6,29 +6,29 @@ use super::details;
 use super::find::{FoundFunction, request};
 use super::lines::lines;
 use super::model::{
-    AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedLoop, Annotation, Place, PlaceCount,
-    PlaceFrame,
+    AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, AnnotatedBlock, AnnotatedEdge,
+    AnnotatedLoop, Annotation,
 };
 use crate::profile_facts::profile_facts;
 use dioptra_instructions::{ControlFlow, EdgeEnd, LoopNest, SourceMap};
 use dioptra_profile::{FrameId, Module, Names, Profile};
 use dioptra_symbols::{ModuleKind, Note, Symbolizer, demangle, is_jit_dump};
-use dioptra_tables::{Severity, escape};
+use dioptra_tables::{Remedy, Severity, escape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How many missing source files are told one by one in text.
+/// The number of missing source files that text names one by one.
 const FILES_TOLD: usize = 3;
 
-/// How many loops times blocks a function may have: far more than any compiler makes.
+/// The largest product of loops and blocks for which loops are shown; compilers stay far below it.
 const MOST_IN_LOOPS: usize = 1 << 26;
 
 /// A frame, its address, and its counts.
-pub(super) type Counted<'a> = (FrameId, u64, &'a [PlaceCount]);
+pub(super) type Counted<'a> = (FrameId, u64, &'a [AddressCount]);
 
-/// Annotates a function. `names` must be those with which it was found.
+/// Annotates a function. `names` must be the names with which `found` was found.
 pub fn annotate(
     profile: &Profile,
     names: &Names,
@@ -79,13 +79,16 @@ pub fn annotate(
     let decoded = match decode(symbolizer, found, module, options) {
         Ok(decoded) => Some(decoded),
         Err(why) => {
+            let cause = why.to_string();
             let text = format!(
                 "no instructions, only the addresses of samples: {}",
-                escape(&why)
+                escape(&cause)
             );
-            annotation
-                .facts
-                .add(Severity::Fallback, "no_code", text, why);
+            let facts = &mut annotation.facts;
+            facts.add(Severity::Fallback, "no_code", text, cause);
+            if let Some(remedy) = why.remedy() {
+                facts.propose(remedy);
+            }
             None
         }
     };
@@ -121,7 +124,8 @@ pub fn annotate(
     annotation
 }
 
-/// Instructions, or addresses where there is no code; gives what the debug information's reader noted.
+/// Adds the instructions to the annotation, or the addresses of samples where there is no code. Returns the notes of
+/// the debug information's reader.
 fn put_places(
     annotation: &mut Annotation,
     symbolizer: &Symbolizer,
@@ -133,11 +137,11 @@ fn put_places(
     if module.kind == ModuleKind::NotAFile {
         let symbols = is_jit_dump(module.path()).then(|| symbolizer.jit_dump(module.path()));
         let mut files: BTreeMap<String, Arc<str>> = BTreeMap::new();
-        let mut frames = |address: u64| -> Vec<PlaceFrame> {
+        let mut frames = |address: u64| -> Vec<AddressFrame> {
             let line = symbols
                 .as_ref()
                 .and_then(|known| known.line_in_file(address));
-            let frame = line.map(|(file, line)| PlaceFrame {
+            let frame = line.map(|(file, line)| AddressFrame {
                 function: None,
                 file: Some(
                     files
@@ -164,25 +168,25 @@ fn put_places(
             let map = SourceMap::of(&decoded.code, &reader);
             decoded.places(events, |instruction| {
                 let frames = map.frames(instruction.index).iter().cloned();
-                frames.map(PlaceFrame::from).collect()
+                frames.map(AddressFrame::from).collect()
             })
         }
         None => addresses(counts, events, |address| {
             let frames = reader.frames(address).into_iter();
-            frames.map(PlaceFrame::from).collect()
+            frames.map(AddressFrame::from).collect()
         }),
     };
     lines.notes()
 }
 
-/// The addresses that have samples.
+/// Returns a place for each address that has samples.
 fn addresses(
     counts: &[Counted<'_>],
     events: usize,
-    mut frames: impl FnMut(u64) -> Vec<PlaceFrame>,
-) -> Vec<Place> {
+    mut frames: impl FnMut(u64) -> Vec<AddressFrame>,
+) -> Vec<AnnotatedAddress> {
     let addresses: BTreeSet<u64> = counts.iter().map(|(_, address, _)| *address).collect();
-    let place = |address: u64| Place {
+    let place = |address: u64| AnnotatedAddress {
         address,
         virtual_address: address,
         bytes: Vec::new(),
@@ -190,19 +194,19 @@ fn addresses(
         kind: None,
         target: None,
         block: None,
-        counts: vec![PlaceCount::default(); events],
+        counts: vec![AddressCount::default(); events],
         frames: frames(address).into(),
     };
     addresses.into_iter().map(place).collect()
 }
 
-/// The place to which an address belongs.
-pub(super) fn place_at(places: &[Place], address: u64) -> Option<usize> {
+/// Returns the index of the place to which an address belongs.
+pub(super) fn place_at(places: &[AnnotatedAddress], address: u64) -> Option<usize> {
     let after = places.partition_point(|place| place.address <= address);
     after.checked_sub(1)
 }
 
-/// Gives each frame's counts to its place.
+/// Adds each frame's counts to its place and to the function.
 fn put_counts(annotation: &mut Annotation, counts: &[Counted<'_>]) {
     let mut inside = 0;
     for (_, address, counts) in counts {
@@ -230,9 +234,9 @@ fn put_counts(annotation: &mut Annotation, counts: &[Counted<'_>]) {
     }
 }
 
-/// Blocks, edges and loops with their counts.
+/// Adds blocks, edges and loops with their counts.
 fn put_blocks(annotation: &mut Annotation, decoded: &Decoded, flow: &ControlFlow, nest: &LoopNest) {
-    let nothing = vec![PlaceCount::default(); annotation.events.len()];
+    let nothing = vec![AddressCount::default(); annotation.events.len()];
     for (number, block) in flow.blocks().iter().enumerate() {
         let mut counts = nothing.clone();
         for place in &mut annotation.places[block.instructions.clone()] {
@@ -308,7 +312,7 @@ fn put_blocks(annotation: &mut Annotation, decoded: &Decoded, flow: &ControlFlow
     }
 }
 
-/// Says for how many samples no line is known, and why.
+/// Adds a fact on the samples whose source line is unknown, and why.
 fn tell_lines(annotation: &mut Annotation, notes: &[Note]) {
     let unknown = annotation.lines.iter().find(|line| line.file.is_none());
     let Some(unknown) = unknown else {
@@ -348,7 +352,7 @@ fn tell_lines(annotation: &mut Annotation, notes: &[Note]) {
     }
 }
 
-/// Says that the kernel may have run other instructions than its file has.
+/// Adds the fact that the running kernel may have other instructions than its file.
 fn tell_kernel(annotation: &mut Annotation, decoded: &Decoded) {
     let Some(path) = decoded.kernel_file() else {
         return;
@@ -365,7 +369,7 @@ fn tell_kernel(annotation: &mut Annotation, decoded: &Decoded) {
     );
 }
 
-/// Where the module's file lies here.
+/// Returns the path of the module's file on this machine.
 fn module_file(module: &Module, options: &AnnotateOptions) -> PathBuf {
     match &options.sources.symfs {
         Some(root) => root.join(module.path().strip_prefix("/").unwrap_or(module.path())),
@@ -373,7 +377,7 @@ fn module_file(module: &Module, options: &AnnotateOptions) -> PathBuf {
     }
 }
 
-/// Reads the source files and says which are missing, or newer than the program.
+/// Reads the source files, and adds facts on files that are missing or newer than the program.
 fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program: &Path) {
     let mut files: BTreeSet<Arc<str>> = BTreeSet::new();
     for line in &annotation.lines {
@@ -392,12 +396,10 @@ fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program:
         annotation.facts.add(
             Severity::Fallback,
             "no_source",
-            format!(
-                "no source file {}; give its place with --source-path OLD=NEW or --symfs",
-                escape(why)
-            ),
+            format!("no source file {}", escape(why)),
             &**file,
         );
+        annotation.facts.propose(Remedy::GiveSources);
     }
     if missing.len() > FILES_TOLD {
         let more = missing.len() - FILES_TOLD;

@@ -1,16 +1,23 @@
-//! The function's machine code, and what its instructions lead to.
+//! The function's machine code, and the targets of its instructions.
 
 use super::find::{FoundFunction, request};
-use super::model::{AnnotateOptions, JumpTarget, Place, PlaceCount, PlaceFrame};
+use super::model::{AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, JumpTarget};
+use crate::profile_facts::remedy;
 use dioptra_instructions::{
     CallBlocks, ControlFlow, FunctionCode, Instruction, InstructionText, Syntax,
 };
 use dioptra_profile::Module;
-use dioptra_symbols::{CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Symbolizer, demangle};
+use dioptra_symbols::{
+    CodeError, CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Note, Symbolizer, demangle,
+};
+use dioptra_tables::Remedy;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
-/// Functions that do not return, as linkers know them: what follows their calls is not reached from there.
+/// Linker names of functions that do not return, sorted for binary search. Code after their calls is not reached from
+/// there.
 const NO_RETURN: &[&str] = &[
     "_Exit",
     "_Unwind_Resume",
@@ -40,7 +47,39 @@ const NO_RETURN: &[&str] = &[
     "siglongjmp",
 ];
 
-/// Beginnings of names of such functions: Rust's panics.
+/// The reason why a function's instructions can't be shown.
+#[derive(Debug, Error)]
+pub(super) enum NoInstructions {
+    #[error("the code had no file, and nothing is left of it")]
+    Gone,
+    #[error("nothing tells where this function begins and ends")]
+    NoExtent,
+    #[error("it belongs to {0}; code of loadable kernel modules is not read")]
+    OfKernelModule(String),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unread(Vec<Note>),
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{}: is no file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{}: instructions of machine {machine}, neither x86's nor 64-bit Arm's", path.display())]
+    Machine { path: PathBuf, machine: u32 },
+    #[error("{}: {length} bytes are no function", path.display())]
+    TooLong { path: PathBuf, length: u64 },
+}
+
+impl NoInstructions {
+    pub(super) fn remedy(&self) -> Option<Remedy> {
+        match self {
+            NoInstructions::Unread(notes) => notes.iter().find_map(remedy),
+            _ => None,
+        }
+    }
+}
+
+/// Beginnings of the linker names of Rust's panicking functions, which do not return either.
 const NO_RETURN_BEGINNINGS: &[&str] = &[
     "_ZN4core9panicking",
     "_ZN3std9panicking",
@@ -70,9 +109,9 @@ fn returns(raw_name: &str) -> bool {
 /// A function's code.
 pub(super) struct Decoded {
     pub code: FunctionCode,
-    /// Names of what lies outside of the function.
+    /// The symbols outside of the function to which its instructions lead.
     symbols: ModuleSymbols,
-    /// Where data that is named by its distance lies; `None` for code without a file.
+    /// The module's code, which turns virtual addresses into relative ones; `None` for code without a file.
     module: Option<ModuleCode>,
     text: InstructionText,
     syntax: Syntax,
@@ -82,24 +121,21 @@ pub(super) struct Decoded {
 /// Decodes a function.
 ///
 /// # Errors
-/// Why there is no code.
+/// The reason why there is no code.
 pub(super) fn decode(
     symbolizer: &Symbolizer,
     found: &FoundFunction,
     module: &Module,
     options: &AnnotateOptions,
-) -> Result<Decoded, String> {
-    let told = |code: &ModuleCode, otherwise: String| {
-        let notes: Vec<String> = code.notes().iter().map(ToString::to_string).collect();
-        if notes.is_empty() {
-            otherwise
-        } else {
-            notes.join("; ")
-        }
+) -> Result<Decoded, NoInstructions> {
+    // The notes of the module's code say more than the failure that follows from them.
+    let explained = |code: &ModuleCode, otherwise: NoInstructions| match code.notes() {
+        [] => otherwise,
+        notes => NoInstructions::Unread(notes.to_vec()),
     };
     if module.kind == ModuleKind::NotAFile {
         let addresses = found.addresses.clone();
-        let addresses = addresses.ok_or("the code had no file, and nothing is left of it")?;
+        let addresses = addresses.ok_or(NoInstructions::Gone)?;
         return Ok(Decoded {
             code: decode_jit(module, addresses, options)?,
             symbols: ModuleSymbols::default(),
@@ -111,18 +147,15 @@ pub(super) fn decode(
     }
     let of_module = symbolizer.code(&request(module));
     let Some(addresses) = found.addresses.clone() else {
-        let otherwise = "nothing tells where this function begins and ends".to_owned();
-        return Err(told(&of_module, otherwise));
+        return Err(explained(&of_module, NoInstructions::NoExtent));
     };
     let start = addresses.start;
     let code = FunctionCode::of_module(&of_module, addresses).map_err(|error| {
         let symbols = symbolizer.load_for(&request(module), &[start]);
         let owner = symbols.function(start).and_then(|found| found.module);
         match owner {
-            Some(owner) => {
-                format!("it belongs to {owner}; code of loadable kernel modules is not read")
-            }
-            None => told(&of_module, error.to_string()),
+            Some(owner) => NoInstructions::OfKernelModule(owner.to_owned()),
+            None => explained(&of_module, error.into()),
         }
     })?;
     let text = InstructionText::new(options.syntax);
@@ -140,24 +173,27 @@ pub(super) fn decode(
     })
 }
 
-/// Code of a JIT compiler, which lies in its jitdump file.
+/// Decodes a function of a JIT compiler, whose code lies in its jitdump file.
 fn decode_jit(
     module: &Module,
     addresses: Range<u64>,
     options: &AnnotateOptions,
-) -> Result<FunctionCode, String> {
+) -> Result<FunctionCode, NoInstructions> {
     use std::os::unix::fs::FileExt;
     let path: PathBuf = match &options.sources.symfs {
         Some(root) => root.join(module.path().strip_prefix("/").unwrap_or(module.path())),
         None => module.path().to_path_buf(),
     };
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let failed = |error: io::Error| NoInstructions::Io {
+        path: path.clone(),
+        error,
+    };
     let is_file = std::fs::metadata(&path).map_err(failed)?.is_file();
     if !is_file {
-        return Err(format!("{}: is no file", path.display()));
+        return Err(NoInstructions::NotAFile(path));
     }
     let file = std::fs::File::open(&path).map_err(failed)?;
-    /// Where the header tells the machine, as ELF files number them.
+    /// The offset of the machine's number in the file's header; the number is that of ELF files.
     const MACHINE: u64 = 12;
     let mut machine = [0; 4];
     file.read_exact_at(&mut machine, MACHINE).map_err(failed)?;
@@ -166,29 +202,27 @@ fn decode_jit(
         3 => CodeMachine::I386,
         183 => CodeMachine::Aarch64,
         other => {
-            return Err(format!(
-                "{}: instructions of machine {other}, neither x86's nor 64-bit Arm's",
-                path.display()
-            ));
+            return Err(NoInstructions::Machine {
+                path,
+                machine: other,
+            });
         }
     };
     let length = addresses.end - addresses.start;
-    /// No function is longer.
+    /// The size in bytes of the longest function that is read.
     const MOST: u64 = 4 << 20;
     if length > MOST {
-        return Err(format!(
-            "{}: {length} bytes are no function",
-            path.display()
-        ));
+        return Err(NoInstructions::TooLong { path, length });
     }
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, addresses.start)
         .map_err(failed)?;
-    FunctionCode::decode(machine, bytes, addresses.start, addresses.start, &())
-        .map_err(|error| error.to_string())
+    let (start, code) = (addresses.start, &());
+    Ok(FunctionCode::decode(machine, bytes, start, start, code)?)
 }
 
-/// The relative and virtual address that an instruction leads to: its target, else the code whose address it takes.
+/// Returns the relative and the virtual address to which an instruction leads: its target, else the code whose
+/// address it takes.
 fn leads_to(
     code: &FunctionCode,
     instruction: &Instruction<'_>,
@@ -203,7 +237,7 @@ fn leads_to(
 }
 
 impl Decoded {
-    /// The blocks; calls that do not return end theirs.
+    /// Returns the control flow. A call ends a block if it does not return.
     pub fn control_flow(&self) -> ControlFlow {
         let calls = |instruction: &Instruction<'_>| {
             let target = instruction.target.and_then(|target| target.address);
@@ -213,12 +247,13 @@ impl Decoded {
         self.code.control_flow_where(CallBlocks::Continue, calls)
     }
 
-    /// The kernel's file, if the code is the kernel's.
+    /// Returns the kernel's file if the code is the kernel's.
     pub fn kernel_file(&self) -> Option<&Path> {
         self.module.as_ref()?.kernel_file()
     }
 
-    /// The function at a relative address outside of this one: its name, and how far in.
+    /// Returns the name of the function at a relative address outside of this one, and the address's distance from
+    /// its start.
     pub fn function_at(&self, address: u64) -> Option<(String, u64)> {
         if self.code.addresses().contains(&address) {
             return None;
@@ -252,14 +287,14 @@ impl Decoded {
         })
     }
 
-    /// All instructions; `frames` tells what executes at each.
+    /// Returns all instructions as places; `frames` returns the functions that execute at an instruction.
     pub fn places(
         &self,
         events: usize,
-        mut frames: impl FnMut(&Instruction<'_>) -> Vec<PlaceFrame>,
-    ) -> Vec<Place> {
+        mut frames: impl FnMut(&Instruction<'_>) -> Vec<AddressFrame>,
+    ) -> Vec<AnnotatedAddress> {
         let mut text = InstructionText::new(self.syntax);
-        let mut places: Vec<Place> = Vec::with_capacity(self.code.len());
+        let mut places: Vec<AnnotatedAddress> = Vec::with_capacity(self.code.len());
         for instruction in self.code.instructions() {
             let frames = frames(&instruction);
             let frames = match places.last() {
@@ -268,7 +303,7 @@ impl Decoded {
             };
             let mut written = String::new();
             text.write(&self.code, &instruction, &mut written);
-            places.push(Place {
+            places.push(AnnotatedAddress {
                 address: instruction.address,
                 virtual_address: instruction.virtual_address,
                 bytes: instruction.bytes.to_vec(),
@@ -276,7 +311,7 @@ impl Decoded {
                 kind: Some(instruction.kind),
                 target: self.target(&instruction),
                 block: None,
-                counts: vec![PlaceCount::default(); events],
+                counts: vec![AddressCount::default(); events],
                 frames,
             });
         }

@@ -1,14 +1,14 @@
 //! The counts of frames.
 
-use super::model::{AnnotatedEvent, PlaceCount};
+use super::model::{AddressCount, AnnotatedEvent};
 use crate::columns::weight_unit;
 use dioptra_profile::{Dimension, FrameId, HierarchyOptions, Names, Profile, hierarchy};
 use dioptra_tables::Unit;
 
-/// What each frame with samples counts of some events.
+/// The counts of some events in each frame that has samples.
 pub(super) struct FrameCounts {
-    /// By rising frame.
-    rows: Vec<(FrameId, Vec<PlaceCount>)>,
+    /// The frames in rising order, each with a count for each event.
+    rows: Vec<(FrameId, Vec<AddressCount>)>,
 }
 
 impl FrameCounts {
@@ -17,11 +17,11 @@ impl FrameCounts {
             estimates: true,
             ..HierarchyOptions::default()
         };
-        // Addresses ask for nothing that a profile may lack.
+        // Every profile has addresses, so this does not fail.
         let found = hierarchy(profile, names, &[Dimension::Address], events, &options);
         let found = found.unwrap_or_default();
         let counts = |row: usize| {
-            let of = |event: usize| PlaceCount {
+            let of = |event: usize| AddressCount {
                 count: found.count(row, event).own,
                 estimate: found.estimate(row, event),
             };
@@ -33,14 +33,14 @@ impl FrameCounts {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (FrameId, &[PlaceCount])> {
+    pub fn iter(&self) -> impl Iterator<Item = (FrameId, &[AddressCount])> {
         self.rows
             .iter()
             .map(|(frame, counts)| (*frame, &counts[..]))
     }
 }
 
-/// The events, without the function's counts.
+/// Returns the events, without the function's counts.
 pub(super) fn events_of(profile: &Profile, events: &[usize]) -> Vec<AnnotatedEvent> {
     let of = |index: &usize| {
         let event = &profile.events()[*index];
@@ -50,18 +50,18 @@ pub(super) fn events_of(profile: &Profile, events: &[usize]) -> Vec<AnnotatedEve
             name: event.name().to_owned(),
             unit,
             is_scaled: event.is_scaled(),
-            all: PlaceCount {
+            all: AddressCount {
                 count: event.total(),
                 estimate: event.total_estimate(),
             },
-            function: PlaceCount::default(),
+            function: AddressCount::default(),
         }
     };
     events.iter().map(of).collect()
 }
 
 /// Adds counts event by event.
-pub(super) fn add(sum: &mut [PlaceCount], counts: &[PlaceCount]) {
+pub(super) fn add(sum: &mut [AddressCount], counts: &[AddressCount]) {
     for (sum, count) in sum.iter_mut().zip(counts) {
         sum.add(*count);
     }

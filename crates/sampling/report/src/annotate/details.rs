@@ -1,4 +1,4 @@
-//! What branch records and memory samples tell of the function.
+//! The numbers of a function that come from branch records and memory samples.
 
 use super::build::{Counted, place_at};
 use super::model::{Annotation, BranchColumns, MemoryColumn};
@@ -14,7 +14,7 @@ use dioptra_tables::{Severity, escape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where the details come from.
+/// The profile and the names from which the numbers are computed.
 pub(super) struct Sources<'a> {
     pub profile: &'a Profile,
     pub names: &'a Names,
@@ -22,7 +22,7 @@ pub(super) struct Sources<'a> {
     pub demangle: bool,
 }
 
-/// The annotated function as it is shown, and the others as their modules have them.
+/// The outlines of functions: the annotated function's as it is shown, all others from their modules.
 struct Outlines<'a> {
     module: ModuleId,
     function: Arc<CodeOutline>,
@@ -38,7 +38,7 @@ impl Code for Outlines<'_> {
     }
 }
 
-/// The annotated function's outline; its instructions, blocks and loops have the annotation's numbers.
+/// Returns the annotated function's outline, whose instructions, blocks and loops have the annotation's numbers.
 fn outline(annotation: &Annotation) -> Option<CodeOutline> {
     let instructions = annotation.places.iter().map(|place| {
         let kind = place.kind.unwrap_or(InstructionKind::Invalid);
@@ -61,7 +61,7 @@ fn outline(annotation: &Annotation) -> Option<CodeOutline> {
     ))
 }
 
-/// Adds what the first event with branch records tells.
+/// Adds the branch columns of the first event that has branch records.
 pub(super) fn add_branches(annotation: &mut Annotation, of: &Sources<'_>, module: ModuleId) {
     let mut events = annotation.events.iter();
     let Some((event, branches)) =
@@ -134,7 +134,7 @@ pub(super) fn add_branches(annotation: &mut Annotation, of: &Sources<'_>, module
     annotation.branches = Some(columns);
 }
 
-/// How often each edge was taken.
+/// Sets the number of executions of each edge.
 fn count_edges(
     annotation: &mut Annotation,
     profile: &Profile,
@@ -151,7 +151,7 @@ fn count_edges(
             .binary_search_by_key(&last, |site| site.instruction);
         let site = site.ok().map(|at| &counts.sites[at]);
         edge.executions = match edge.kind {
-            // What ran past a jump that was not taken, or for want of one.
+            // The block ends with a branch, so this edge ran whenever the branch was not taken.
             EdgeKind::FallThrough if site.is_some_and(|site| site.not_taken.is_some()) => {
                 site.and_then(|site| site.not_taken)
             }
@@ -176,7 +176,7 @@ fn count_edges(
                     .iter()
                     .filter(|target| !target.kind.is_diversion() && leads(target.to));
                 let taken = taken.map(|target| target.taken);
-                // Nothing seen of a jump that was recorded elsewhere is zero times.
+                // A jump without a record ran zero times if the function has other records.
                 match taken.reduce(|sum, one| sum.plus(one)) {
                     None if !counts.instructions.is_empty() => Some(Default::default()),
                     sum => sum,
@@ -186,7 +186,7 @@ fn count_edges(
     }
 }
 
-/// Adds what the first event with memory samples tells.
+/// Adds the memory column of the first event that has memory samples.
 pub(super) fn add_memory(annotation: &mut Annotation, profile: &Profile, frames: &[Counted<'_>]) {
     let mut events = annotation.events.iter();
     let Some((event, memory)) =
@@ -218,9 +218,9 @@ pub(super) fn add_memory(annotation: &mut Annotation, profile: &Profile, frames:
     });
 }
 
-/// What a function's memory samples tell, in a sentence.
+/// Returns a sentence on a function's memory samples.
 fn told(event: &str, function: &MemoryPlace) -> String {
-    /// How many sources of data are told.
+    /// The most sources of data that the sentence names.
     const MOST: usize = 3;
     let mut text = format!("{} memory samples of {}", function.samples(), escape(event));
     let latency = function.latency();

@@ -8,10 +8,10 @@ use dioptra_tables::escape;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Lines of code shown in a block at most: first and last ones.
+/// The most instructions that are shown of a block: its first and its last ones.
 const MOST_LINES: usize = 12;
 
-/// Loops inside of so many others are not drawn.
+/// The depth of the innermost loops that have a frame of their own.
 const DEEPEST: usize = 64;
 
 /// Writes the blocks and edges as a graph in the DOT language: hot blocks are red, loops are frames around their
@@ -19,7 +19,7 @@ const DEEPEST: usize = 64;
 /// computed and leaving ones dotted.
 ///
 /// # Errors
-/// Only those of the writer.
+/// The errors of the writer.
 pub fn write_annotation_dot(annotation: &Annotation, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     writeln!(out, "digraph {} {{", quoted(&annotation.name))?;
@@ -35,7 +35,7 @@ pub fn write_annotation_dot(annotation: &Annotation, out: impl Write) -> io::Res
         out,
         "  node [shape=box, style=filled, fillcolor=white, fontname=monospace];\n  edge [fontname=monospace];"
     )?;
-    // The blocks directly in each loop, inside of the loops around it.
+    // Each loop holds its own blocks and the loops inside it.
     let outermost =
         (0..annotation.loops.len()).filter(|at| annotation.loops[*at].natural.parent.is_none());
     for at in outermost {
@@ -102,10 +102,10 @@ fn write_loop(
         let _ = write!(label, ", {mean:.1} ±{error:.1} trips");
     }
     writeln!(out, "{indent}  label={}; style=rounded;", quoted(&label))?;
-    // Loops in more loops than anybody sees through have no frame of their own.
+    // Deeper loops have no frame: nobody sees through so many. Their blocks are drawn in this one.
     let is_deepest = depth == DEEPEST;
     if !is_deepest {
-        // A loop's number lies among those of the loop around it, after that one's own.
+        // The range `nested` begins with this loop's own number.
         for inner in one.natural.nested.clone().skip(1) {
             if annotation.loops[inner].natural.parent == Some(at) {
                 write_loop(annotation, inner, depth + 1, out)?;
@@ -175,7 +175,7 @@ fn write_block(
     if let Some((file, line)) = line {
         let _ = write!(label, "\n\n{}:{line}", base_name(file));
     }
-    // From white to red, by share of the function.
+    // The colour goes from white to red with the block's share of the function.
     let heat = (share.clamp(0.0, 100.0) / 100.0).sqrt();
     writeln!(
         out,
@@ -185,13 +185,13 @@ fn write_block(
     )
 }
 
-/// A text as DOT wants it.
+/// Quotes a text for the DOT language.
 fn quoted(text: &str) -> String {
     let text = escape(text);
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Several lines, each left-aligned.
+/// Quotes several lines for the DOT language, each left-aligned.
 fn lines(text: &str) -> String {
     let mut result = String::from("\"");
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Which function to annotate.
+//! The choice of the function to annotate.
 
 pub(super) mod by_id;
 
@@ -12,9 +12,9 @@ use dioptra_tables::Severity;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many names are suggested, or told to be as good.
+/// The most names in a suggestion, or in a fact on functions of the same name.
 const MOST_TOLD: usize = 6;
-/// The number of functions that are listed where a part of a name is that of several.
+/// The most functions that are listed where a part of a name fits several.
 const MOST_LISTED: usize = 20;
 
 /// The function to annotate, and its samples.
@@ -24,15 +24,15 @@ pub struct FoundFunction {
     pub module: ModuleId,
     /// Its name as the symbol table has it; [`UNKNOWN`] for code without a name.
     pub raw_name: String,
-    /// Its relative addresses; `None` where they are not known: then its frames are all that is.
+    /// Its relative addresses; `None` where its extent is unknown and only its frames are known.
     pub addresses: Option<Range<u64>>,
-    /// The frames that belong to it, of those that have samples.
+    /// The function's frames that have samples.
     pub frames: Vec<FrameId>,
-    /// What to say of the choice.
+    /// Facts on the choice, such as other functions of the same name.
     pub facts: Facts,
 }
 
-/// Why there is nothing to annotate.
+/// The reason why there is no function to annotate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
@@ -44,25 +44,25 @@ pub enum FindError {
     /// No function has this name.
     #[error("no function `{wanted}` in the profile's modules{}", suggestion(.similar))]
     NoFunction {
-        /// What was asked for.
+        /// The name that was asked for.
         wanted: String,
         /// Functions whose names begin alike, the hottest first.
         similar: Vec<String>,
     },
-    /// Several functions with samples have names that contain it.
+    /// Several functions with samples have names that contain the wanted text.
     #[error(
         "`{wanted}` is a part of the names of several functions with samples: {}; give more of the name, or MODULE:0xADDRESS",
         .matches.join(", ")
     )]
     SeveralFunctions {
-        /// What was asked for.
+        /// The part of a name that was asked for.
         wanted: String,
         /// The functions, the hottest first.
         matches: Vec<String>,
     },
     /// There is no function at this address.
     #[error(
-        "neither a function nor samples at {address:#x} of {}; addresses are those of objdump, or relative ones as `report --by instruction` shows them",
+        "neither a function nor samples at {address:#x} of {}; addresses are those of objdump, or relative to the module",
         module.as_deref().unwrap_or("any module with samples")
     )]
     NoAddress {
@@ -75,7 +75,7 @@ pub enum FindError {
 
 fn suggestion(similar: &[String]) -> String {
     if similar.is_empty() {
-        return "; `dioptra report` lists those with samples".to_owned();
+        return String::new();
     }
     format!("; did you mean {}?", similar.join(", "))
 }
@@ -92,20 +92,20 @@ struct Candidate {
     weight: u64,
 }
 
-/// What the search works with.
+/// A search for a function of a profile.
 struct Search<'a> {
     profile: &'a Profile,
     symbolizer: &'a Symbolizer,
-    /// By function of the names.
+    /// A candidate for each function of the names, by [`dioptra_profile::FunctionId`].
     sampled: Vec<Candidate>,
 }
 
-/// Finds the function that is `wanted`: by its name as shown or as the linker knows it, perhaps after its module
-/// (`libm.so.6:exp`), by a part that only one function with samples has in its name, or by an address in it
-/// (`libm.so.6:0x1234`, or `0x1234` alone). Without a wish it is the one with
-/// most weight of the first event.
+/// Finds the function that `wanted` describes: by its name as shown or as the linker knows it, by a part of a name
+/// that only one function with samples has, or by an address in it (`0x1234`). The module may stand before each of
+/// them (`libm.so.6:exp`, `libm.so.6:0x1234`). Without `wanted`, the function with most weight of the first event is
+/// found.
 ///
-/// `names` must be those of the linker: found with [`dioptra_symbols::SymbolOptions::demangle`] unset.
+/// `names` must be the linker's names: found with [`dioptra_symbols::SymbolOptions::demangle`] unset.
 ///
 /// # Errors
 /// [`FindError`] if there is no such function.
@@ -145,7 +145,7 @@ pub fn find_function(
     }
 }
 
-/// A request for a module's symbols or code.
+/// Returns a request for a module's symbols or code.
 pub(super) fn request(module: &Module) -> ModuleRequest<'_> {
     ModuleRequest {
         kind: module.kind,
@@ -180,7 +180,7 @@ impl Search<'_> {
             if let Some(address) = address(function) {
                 return self.at_address(*module, address);
             }
-            // The better the match, the earlier: the whole name, then without its parameters.
+            // The better match comes first: the whole name, then the name without its parameters.
             for is_match in [is_name, is_name_without_parameters] {
                 let chosen = |one: &&Candidate| {
                     one.samples > 0
@@ -204,7 +204,8 @@ impl Search<'_> {
         self.by_part(wanted, &divisions)
     }
 
-    /// The only function with samples whose name contains what is wanted, as it is written or else in any case.
+    /// Finds the only function with samples whose name contains the wanted text, as it is written or else in any
+    /// case.
     fn by_part(
         &self,
         wanted: &str,
@@ -247,7 +248,8 @@ impl Search<'_> {
         Err(self.no_function(wanted, divisions))
     }
 
-    /// Functions by module and name, as they are asked for, of which the first are told.
+    /// Returns the first functions as `module:name`, the form in which a user asks for them, and the number of
+    /// further ones.
     fn listed(&self, found: &[&Candidate]) -> Vec<String> {
         let mut list: Vec<String> = found
             .iter()
@@ -264,7 +266,8 @@ impl Search<'_> {
         list
     }
 
-    /// Names of functions with samples that share the beginning of what is wanted.
+    /// Returns the error for an unknown name. Its suggestions are functions with samples whose names contain the
+    /// beginning of the wanted text.
     fn no_function(&self, wanted: &str, divisions: &[(Option<&str>, &str)]) -> FindError {
         let mut similar: Vec<&Candidate> = Vec::new();
         for (_, function) in divisions.iter().rev() {
@@ -307,7 +310,7 @@ impl Search<'_> {
         modules.any(|module| module.label == name || module.path == name.as_bytes())
     }
 
-    /// The modules that may hold a function.
+    /// Returns the modules that may hold the function: those of this name, or all of them.
     fn modules<'b>(
         &'b self,
         name: Option<&'b str>,
@@ -317,7 +320,7 @@ impl Search<'_> {
             .filter(move |(id, _)| name.is_none_or(|name| self.is_module(*id, name)))
     }
 
-    /// Several functions have the name.
+    /// Adds a fact on other functions of the same name.
     fn tell_others(&self, others: &[&Candidate], facts: &mut Facts) {
         if others.is_empty() {
             return;
@@ -356,7 +359,7 @@ impl Search<'_> {
         );
     }
 
-    /// A function of a module's symbol table where no sample lies.
+    /// Finds a function in the symbol tables of modules where no sample lies in it.
     fn without_samples(&self, module: Option<&str>, function: &str) -> Option<FoundFunction> {
         for is_match in [is_name, is_name_without_parameters] {
             for (id, module) in self.modules(module) {
@@ -388,7 +391,7 @@ impl Search<'_> {
         None
     }
 
-    /// The function at an address of a module, or of any module with samples there.
+    /// Finds the function at an address of a module, or of any module with samples there.
     fn at_address(&self, module: Option<&str>, address: u64) -> Result<FoundFunction, FindError> {
         let mut best: Option<(u64, FoundFunction)> = None;
         for (id, of_module) in self.modules(module) {
@@ -402,7 +405,7 @@ impl Search<'_> {
                 {
                     best = Some((samples, found));
                 }
-                // objdump's address is the better reading, whatever the samples.
+                // The first reading is objdump's address, which is preferred whatever the samples.
                 if module.is_some() {
                     break;
                 }
@@ -432,7 +435,7 @@ impl Search<'_> {
             .sum()
     }
 
-    /// The functions for which an address of a module may stand: as objdump's, then as a relative one.
+    /// Returns the functions that an address of a module may mean: read as objdump's address, then as a relative one.
     fn readings(&self, id: ModuleId, module: &Module, address: u64) -> Vec<FoundFunction> {
         let code = self.symbolizer.code(&request(module));
         let symbols = self.symbolizer.load(&request(module));
@@ -453,7 +456,7 @@ impl Search<'_> {
                 Severity::Info,
                 "address_reading",
                 format!(
-                    "{address:#x} is taken as objdump's address; as a relative one (`report --by instruction`) it lies in {other}"
+                    "{address:#x} is taken as objdump's address; as one relative to the module it lies in {other}"
                 ),
                 other.clone(),
             );
@@ -470,13 +473,13 @@ impl Search<'_> {
         let at = |frame: &&FrameId| self.profile.frames().get(**frame).address == relative;
         let of_module = || self.sampled.iter().filter(|one| one.module == id);
         let Some(extent) = symbols.extent(relative) else {
-            // Nothing but samples tells of it.
+            // No symbol covers the address, but a frame with samples may lie there.
             let one = of_module().find(|one| one.frames.iter().find(at).is_some())?;
             return Some(self.found(one.clone(), Facts::new()));
         };
         let raw_name = match symbols.function(relative) {
             Some(function) => function.raw_name.to_owned(),
-            // As the names of the profile have it.
+            // The profile's names call a function without a name so.
             None => format!("[{:#x}]", extent.start),
         };
         let frames = of_module()
@@ -493,7 +496,7 @@ impl Search<'_> {
         })
     }
 
-    /// Completes a candidate by its extent.
+    /// Makes a found function of a candidate: adds its addresses.
     fn found(&self, one: Candidate, mut facts: Facts) -> FoundFunction {
         let module = self.module(one.module);
         let first = one.frames.first();
@@ -503,7 +506,7 @@ impl Search<'_> {
             (ModuleKind::NotAFile, _) if is_jit_dump(module.path()) => {
                 self.jit_version(module, &mut frames, &mut facts)
             }
-            // What has no name may be many functions.
+            // Frames without a name may belong to many functions, so they have no extent.
             (ModuleKind::File | ModuleKind::Vdso | ModuleKind::Kernel, Some(address))
                 if one.raw_name != UNKNOWN =>
             {
@@ -521,7 +524,8 @@ impl Search<'_> {
         }
     }
 
-    /// A function may have been made several times at run time: takes the version with most places.
+    /// Returns the addresses of the version with most places, and reduces `frames` to it. A JIT compiler may make a
+    /// function several times.
     fn jit_version(
         &self,
         module: &Module,
@@ -553,7 +557,7 @@ impl Search<'_> {
     }
 }
 
-/// `0x1234`.
+/// Parses an address such as `0x1234`.
 fn address(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
@@ -562,11 +566,12 @@ fn is_name(raw: &str, wanted: &str) -> bool {
     raw == wanted || demangle(raw) == wanted
 }
 
-/// `name` of `name(int)`, `name<T>` of `name<T>(T)`.
+/// Returns whether `wanted` is the demangled name without its parameters: `name` of `name(int)`, `name<T>` of
+/// `name<T>(T)`.
 fn is_name_without_parameters(raw: &str, wanted: &str) -> bool {
     let name = demangle(raw);
     let Some(rest) = name.strip_prefix(wanted) else {
-        // Templates' names begin with what they return.
+        // The demangled names of template functions begin with the return type.
         return name.contains('<')
             && name
                 .split_once(' ')

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// How many places before and behind a hot one are shown with it.
+/// The number of places before and behind a hot one that are shown with it.
 const AROUND: usize = 4;
 
-/// Chooses places around the hottest ones so that they take at most `budget` lines; `lines` tells how many each place
-/// takes. A place without samples is chosen only beside one that has some, or if none has any.
+/// Chooses the hottest places and their surroundings so that they take at most `budget` lines. `lines` holds the
+/// number of lines that each place takes. A place without samples is chosen only near a place that has some, or if no
+/// place has any.
 pub(super) fn hottest_places(
     annotation: &Annotation,
     lines: &[usize],
@@ -39,7 +40,7 @@ fn around_hottest(heats: &[(u64, u64)], lines: &[usize], budget: usize) -> BTree
     for hot in hottest {
         let around = hot.saturating_sub(AROUND)..(hot + AROUND + 1).min(heats.len());
         let new: Vec<usize> = around.filter(|at| !chosen.contains(at)).collect();
-        // A line tells what lies between.
+        // One more line stands for the places that are left out in between.
         let cost = new.iter().map(|at| lines[*at]).sum::<usize>() + 1;
         if used + cost > budget && !chosen.is_empty() {
             break;
@@ -47,7 +48,7 @@ fn around_hottest(heats: &[(u64, u64)], lines: &[usize], budget: usize) -> BTree
         used += cost;
         chosen.extend(new);
     }
-    // A line that tells of one place that is left out is no shorter than the place.
+    // A line that stands for a single place is no shorter than the place itself, so the place is shown.
     let is_alone = |at: &usize| {
         let beside = at
             .checked_sub(1)
@@ -60,7 +61,7 @@ fn around_hottest(heats: &[(u64, u64)], lines: &[usize], budget: usize) -> BTree
     chosen
 }
 
-/// Cuts the end of a line that is wider than `width` cells. Sequences of colours have no width, and stay.
+/// Cuts the end of a line that is wider than `width` cells. Colour sequences have no width, and are kept.
 pub(super) fn cut_line(line: &str, width: usize) -> Cow<'_, str> {
     if display_width(line) <= width {
         return Cow::Borrowed(line);
@@ -68,7 +69,7 @@ pub(super) fn cut_line(line: &str, width: usize) -> Cow<'_, str> {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     let mut used = 0;
-    // Where the line would have to end for dots to fit, and whether more follows.
+    // The length of `out` at which dots still fit; the line is cut there if it turns out too wide.
     let mut end = None;
     while let Some(character) = rest.chars().next() {
         let length = match character {
@@ -89,7 +90,7 @@ pub(super) fn cut_line(line: &str, width: usize) -> Cow<'_, str> {
         if used > width {
             let kept = out.split_off(end.unwrap_or(0));
             out.push('…');
-            // Colours that began within the cut end with it.
+            // The colour sequences behind the cut are kept, so that colours end.
             let colors = kept.split('\x1b').skip(1).chain(rest.split('\x1b').skip(1));
             for color in colors {
                 let code = color.split_once('m').map_or("", |(code, _)| code);

@@ -1,6 +1,6 @@
 //! An annotation as JSON, everything in full precision.
 
-use super::model::{AnnotatedEvent, Annotation, Place, PlaceCount, PlaceFrame};
+use super::model::{AddressCount, AddressFrame, AnnotatedAddress, AnnotatedEvent, Annotation};
 use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind};
 use dioptra_profile::branches::{BranchEdge, Cycles, Executions, Share, TripCounts};
 use dioptra_profile::memory::MemoryPlace;
@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Writes an annotation as one JSON object: `schema`, `facts`, `function`, `events`, `instructions` (or `addresses`
-/// without code), `blocks`, `edges`, `loops`, `lines`, and `branches` and `memory` where recorded. Numbers of
-/// instructions, blocks and loops are places in these lists; `counts` are in the order of `events`.
+/// without code), `blocks`, `edges`, `loops`, `lines`, and `branches` and `memory` where recorded. Instructions,
+/// blocks and loops are referred to by their indices in these lists; `counts` have the order of `events`.
 ///
 /// # Errors
-/// Only those of the writer.
+/// The errors of the writer.
 pub fn write_annotation_json(annotation: &Annotation, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     serde_json::to_writer(&mut out, &value(annotation))?;
@@ -21,11 +21,11 @@ pub fn write_annotation_json(annotation: &Annotation, out: impl Write) -> io::Re
     out.flush()
 }
 
-/// Writes an annotation as lines of JSON: the first one is the object of [`write_annotation_json`] without the
-/// instructions or addresses, of which each has a line of its own.
+/// Writes an annotation as lines of JSON. The first line is the object of [`write_annotation_json`] without its
+/// instructions or addresses; each of these follows on a line of its own.
 ///
 /// # Errors
-/// Only those of the writer.
+/// The errors of the writer.
 pub fn write_annotation_ndjson(annotation: &Annotation, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let mut object = value(annotation);
@@ -41,7 +41,7 @@ pub fn write_annotation_ndjson(annotation: &Annotation, out: impl Write) -> io::
     out.flush()
 }
 
-/// The key of the places.
+/// Returns the key under which the places are written.
 fn what(annotation: &Annotation) -> &'static str {
     if annotation.has_code {
         "instructions"
@@ -123,7 +123,7 @@ fn event(event: &AnnotatedEvent) -> Value {
     })
 }
 
-fn count(count: &PlaceCount) -> Value {
+fn count(count: &AddressCount) -> Value {
     json!({
         "samples": count.count.samples,
         "weight": count.count.weight,
@@ -132,11 +132,11 @@ fn count(count: &PlaceCount) -> Value {
     })
 }
 
-fn counts(list: &[PlaceCount]) -> Value {
+fn counts(list: &[AddressCount]) -> Value {
     list.iter().map(count).collect()
 }
 
-fn frame(frame: &PlaceFrame) -> Value {
+fn frame(frame: &AddressFrame) -> Value {
     json!({
         "function": frame.function.as_deref(),
         "file": frame.file.as_deref(),
@@ -162,7 +162,7 @@ pub fn instruction_kind_word(kind: InstructionKind) -> &'static str {
     }
 }
 
-/// Returns the kind of an edge as JSON and graphs have it.
+/// Returns the name of an edge's kind in JSON and graphs.
 pub fn edge_kind_word(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::FallThrough => "fall_through",
@@ -175,7 +175,7 @@ pub fn edge_kind_word(kind: EdgeKind) -> &'static str {
     }
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &AnnotatedAddress) -> Value {
     let mut object = json!({
         "address": place.address,
         "virtual_address": place.virtual_address,

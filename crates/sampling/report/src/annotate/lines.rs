@@ -1,28 +1,28 @@
 //! Counts by source line.
 
 use super::counts::add;
-use super::model::{AnnotatedLine, Place, PlaceCount, PlaceFrame};
+use super::model::{AddressCount, AddressFrame, AnnotatedAddress, AnnotatedLine};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A file and line, both perhaps unknown.
 type Key = (Option<Arc<str>>, Option<u32>);
 
-/// The line of a frame.
-pub(super) fn key(frame: Option<&PlaceFrame>) -> Key {
+/// Returns the file and line of a frame.
+pub(super) fn key(frame: Option<&AddressFrame>) -> Key {
     frame.map_or((None, None), |frame| (frame.file.clone(), frame.line))
 }
 
-/// The lines of all places; what has no line comes last.
-pub(super) fn lines(places: &[Place], events: usize) -> Vec<AnnotatedLine> {
+/// Sums the counts of all places by line. Places without a line come last.
+pub(super) fn lines(places: &[AnnotatedAddress], events: usize) -> Vec<AnnotatedLine> {
     let mut lines: BTreeMap<Key, AnnotatedLine> = BTreeMap::new();
-    let mut at = |frame: Option<&PlaceFrame>, change: &dyn Fn(&mut AnnotatedLine)| {
+    let mut at = |frame: Option<&AddressFrame>, change: &dyn Fn(&mut AnnotatedLine)| {
         let key = key(frame);
         let line = lines.entry(key).or_insert_with_key(|key| AnnotatedLine {
             file: key.0.clone(),
             line: key.1,
-            innermost: vec![PlaceCount::default(); events],
-            outermost: vec![PlaceCount::default(); events],
+            innermost: vec![AddressCount::default(); events],
+            outermost: vec![AddressCount::default(); events],
             has_code: false,
         });
         change(line);
@@ -37,7 +37,7 @@ pub(super) fn lines(places: &[Place], events: usize) -> Vec<AnnotatedLine> {
         });
     }
     let mut lines: Vec<AnnotatedLine> = lines.into_values().collect();
-    // Stable, so that the rest keeps its order.
+    // The sort is stable, so lines with a file keep their order.
     lines.sort_by_key(|line| line.file.is_none());
     lines
 }

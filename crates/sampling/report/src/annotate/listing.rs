@@ -2,7 +2,7 @@
 
 use super::arrows::{Arrow, Arrows};
 use super::fitting::hottest_places;
-use super::model::{AnnotatedBlock, Annotation, Place, PlaceCount, PlaceFrame};
+use super::model::{AddressCount, AddressFrame, AnnotatedAddress, AnnotatedBlock, Annotation};
 use super::style::{AnnotationStyle, AnnotationView};
 use super::text::{Columns, base_name, executions, heat, hottest, push_source};
 use dioptra_tables::{Emphasis, escape, fit_name};
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// How wide instructions are padded before what is told of them.
+/// The width in cells to which instructions are padded before the remark on them.
 const WIDEST_CODE: usize = 44;
 
 /// Writes instructions, or addresses.
@@ -45,11 +45,11 @@ pub(super) fn write(
         style.bar()
     );
     style.write_lines(&headings, out)?;
-    let mut left_out: Option<(usize, Vec<PlaceCount>)> = None;
+    let mut left_out: Option<(usize, Vec<AddressCount>)> = None;
     let mut before: Option<usize> = None;
     for index in 0..annotation.places.len() {
         if !shown.has(annotation, index) {
-            let nothing = || (0, vec![PlaceCount::default(); annotation.events.len()]);
+            let nothing = || (0, vec![AddressCount::default(); annotation.events.len()]);
             let (count, counts) = left_out.get_or_insert_with(nothing);
             *count += 1;
             super::counts::add(counts, &annotation.places[index].counts);
@@ -91,7 +91,7 @@ fn lines_of_places(
     count.collect()
 }
 
-/// The arrows of all jumps within the function between places that are shown.
+/// Returns the arrows of all jumps within the function between places that are shown.
 fn arrows(
     annotation: &Annotation,
     style: &AnnotationStyle,
@@ -112,14 +112,14 @@ fn arrows(
     Arrows::new(jumps.collect())
 }
 
-/// Whether two places show the same line, inlined in the same way; columns do not matter.
-fn same_lines(one: &[PlaceFrame], other: &[PlaceFrame]) -> bool {
-    let line = |frame: &PlaceFrame| (frame.file.clone(), frame.line);
+/// Returns whether two places show the same line, inlined in the same way. Columns do not matter.
+fn same_lines(one: &[AddressFrame], other: &[AddressFrame]) -> bool {
+    let line = |frame: &AddressFrame| (frame.file.clone(), frame.line);
     one.first().map(line) == other.first().map(line) && same_chain(one, other)
 }
 
-/// Whether two places are inlined at the same calls.
-fn same_chain(one: &[PlaceFrame], other: &[PlaceFrame]) -> bool {
+/// Returns whether two places are inlined at the same calls.
+fn same_chain(one: &[AddressFrame], other: &[AddressFrame]) -> bool {
     let mut pairs = one.iter().zip(other).enumerate();
     one.len() == other.len()
         && pairs.all(|(depth, (one, other))| {
@@ -128,17 +128,17 @@ fn same_chain(one: &[PlaceFrame], other: &[PlaceFrame]) -> bool {
         })
 }
 
-/// What the limit leaves.
+/// The places that are shown under a limit.
 enum Shown {
     All,
-    /// These blocks.
+    /// The places of these blocks.
     Blocks(BTreeSet<usize>),
     /// These places.
     Places(BTreeSet<usize>),
 }
 
 impl Shown {
-    /// The hottest blocks, or places where there are no blocks.
+    /// Returns the hottest blocks, or the hottest places where there is no code.
     fn of(annotation: &Annotation, limit: Option<usize>) -> Shown {
         let Some(limit) = limit else {
             return Shown::All;
@@ -174,7 +174,7 @@ impl Shown {
     }
 }
 
-/// A listing on its way.
+/// A listing while it is written.
 struct Listing<'a> {
     annotation: &'a Annotation,
     style: &'a AnnotationStyle,
@@ -216,7 +216,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Begins a line that is about no instruction but stands before one.
+    /// Begins a line without numbers that stands before an instruction, such as a heading.
     fn begin(&mut self, place: usize, mark: &str) {
         self.columns.push_blank(true, &mut self.text);
         let _ = write!(self.text, "{mark:1} {} ", self.style.bar());
@@ -225,7 +225,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    fn left_out(&mut self, place: usize, count: usize, counts: &[PlaceCount]) {
+    fn left_out(&mut self, place: usize, count: usize, counts: &[AddressCount]) {
         self.columns
             .push(self.annotation, self.style, counts, false, &mut self.text);
         if let Some(width) = self.columns.runs {
@@ -244,7 +244,8 @@ impl<'a> Listing<'a> {
         let _ = writeln!(self.text, "{} {count} {what} left out", self.style.dots());
     }
 
-    /// One place, and what comes before it; `before` is the place shown last, unless something was left out since.
+    /// Appends one place with its headings; `before` is the place shown last, or `None` if places were left out
+    /// since.
     fn place(&mut self, index: usize, before: Option<usize>) {
         let place = &self.annotation.places[index];
         if let Some(number) = place.block {
@@ -298,8 +299,8 @@ impl<'a> Listing<'a> {
         self.text.push('\n');
     }
 
-    /// Where a jump or call leads.
-    fn push_target(&self, place: &Place, code: &mut String) {
+    /// Appends the function or block to which an instruction leads.
+    fn push_target(&self, place: &AnnotatedAddress, code: &mut String) {
         let Some(target) = &place.target else {
             return;
         };
@@ -323,8 +324,8 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// What branch records and memory samples tell of an instruction.
-    fn told(&self, index: usize, place: &Place) -> String {
+    /// Returns a remark on an instruction: its branch records and its memory samples.
+    fn told(&self, index: usize, place: &AnnotatedAddress) -> String {
         let mut told: Vec<String> = Vec::new();
         if let Some(branches) = &self.annotation.branches {
             let sites = &branches.counts.sites;
@@ -345,7 +346,7 @@ impl<'a> Listing<'a> {
                         100.0 * share.error
                     ));
                 }
-                // What an indirect branch led to is not in the instruction.
+                // An indirect branch does not hold its target, so the records' targets are listed.
                 if place.target.is_none() {
                     let targets = site.targets.iter().filter(|edge| !edge.kind.is_diversion());
                     let targets: Vec<String> = targets
@@ -380,7 +381,7 @@ impl<'a> Listing<'a> {
         told.join("; ")
     }
 
-    /// The heading of a block.
+    /// Appends the heading of a block.
     fn block(&mut self, number: usize, block: &AnnotatedBlock) {
         let mut text = format!("block {number}");
         for (event, count) in self.annotation.events.iter().zip(&block.counts) {
@@ -442,10 +443,15 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// The line of a place, and what it was inlined into.
-    fn source(&mut self, index: usize, place: &Place, before: Option<&Place>) {
+    /// Appends the source line of a place, and the calls at which it was inlined.
+    fn source(
+        &mut self,
+        index: usize,
+        place: &AnnotatedAddress,
+        before: Option<&AnnotatedAddress>,
+    ) {
         let Some(frame) = place.frames.first() else {
-            // Where there is no source at all a fact says so.
+            // A fact says so where the function has no source at all.
             if self.annotation.lines.len() > 1 {
                 self.begin(index, " ");
                 let style = self.style;
@@ -515,8 +521,8 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// Tells which function was inlined where, from the innermost one outwards.
-fn chain(frames: &[PlaceFrame]) -> String {
+/// Returns which function was inlined where, from the innermost one outwards.
+fn chain(frames: &[AddressFrame]) -> String {
     let mut chain = String::new();
     for (inner, outer) in frames.iter().zip(frames.iter().skip(1)) {
         let name = inner.function.as_deref().unwrap_or("[unknown]");
@@ -529,9 +535,9 @@ fn chain(frames: &[PlaceFrame]) -> String {
     chain
 }
 
-/// Tells the innermost function of a chain of inlined calls, and the line of the function itself that led to it. Functions
-/// in between are counted.
-fn folded_chain(frames: &[PlaceFrame], width: usize) -> String {
+/// Returns the innermost function of a chain of inlined calls, and the line of the function itself that led to it.
+/// Functions in between are counted.
+fn folded_chain(frames: &[AddressFrame], width: usize) -> String {
     let name = frames.first().and_then(|frame| frame.function.as_deref());
     let name = escape(name.unwrap_or("[unknown]"));
     let mut chain = format!("{} inlined", fit_name(&name, (width / 3).max(16)));

@@ -1,9 +1,8 @@
 //! One function in full: its instructions, blocks, loops and source lines, each with the counts of every event.
 //!
-//! [`find_function`] chooses the function, [`annotate`] makes an [`Annotation`] of it: one value, of which
-//! [`write_annotation`], [`write_annotation_json`] and [`write_annotation_dot`] are renderings. Each sample of the
-//! function belongs to exactly one of its [`Place`]s, so sums over instructions, blocks and lines are the function's
-//! own count.
+//! [`find_function`] chooses the function, and [`annotate`] makes an [`Annotation`] of it. [`write_annotation`],
+//! [`write_annotation_json`] and [`write_annotation_dot`] render that value. Each sample of the function belongs to
+//! exactly one of its [`AnnotatedAddress`]s, so sums over instructions, blocks and lines are the function's own count.
 
 mod arrows;
 mod build;
@@ -30,8 +29,9 @@ pub use json::{
     edge_kind_word, instruction_kind_word, write_annotation_json, write_annotation_ndjson,
 };
 pub use model::{
-    AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
-    Annotation, BranchColumns, JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame,
+    AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, AnnotatedBlock, AnnotatedEdge,
+    AnnotatedEvent, AnnotatedLine, AnnotatedLoop, Annotation, BranchColumns, JumpTarget,
+    MemoryColumn,
 };
 pub use source::{SourceFiles, SourceText};
 pub use style::{AnnotationStyle, AnnotationView, Drawing};

@@ -1,4 +1,4 @@
-//! What an annotation holds.
+//! The model of an annotation: places, blocks, edges, loops and lines with their counts.
 
 use super::source::SourceFiles;
 use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind, Loop, Syntax};
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How to annotate.
+/// The options of an annotation.
 #[derive(Clone, Debug, Default)]
 pub struct AnnotateOptions {
-    /// Which events, as indices of [`dioptra_profile::Profile::events`]; `None` for all that sampled.
+    /// The events, as indices of [`dioptra_profile::Profile::events`]; `None` for all that sampled.
     pub events: Option<Vec<usize>>,
-    /// How x86 instructions are written.
+    /// The syntax in which x86 instructions are written.
     pub syntax: Syntax,
-    /// Show C++ and Rust names as the programmer wrote them.
+    /// Whether C++ and Rust names are shown as the programmer wrote them.
     pub demangle: bool,
-    /// Where source files are looked for.
+    /// The folders in which source files are looked for.
     pub sources: SourceFiles,
 }
 
@@ -29,7 +29,7 @@ pub struct AnnotateOptions {
 pub struct Annotation {
     /// The function's name.
     pub name: String,
-    /// The same as the symbol table has it.
+    /// The function's name in the symbol table.
     pub raw_name: String,
     /// The module's name in tables.
     pub module: String,
@@ -42,26 +42,26 @@ pub struct Annotation {
     /// The events, in the order of all counts.
     pub events: Vec<AnnotatedEvent>,
     /// All instructions by rising address; without code, all addresses that have samples.
-    pub places: Vec<Place>,
+    pub places: Vec<AnnotatedAddress>,
     /// Whether places are instructions.
     pub has_code: bool,
     /// Basic blocks by rising address; none without code.
     pub blocks: Vec<AnnotatedBlock>,
-    /// Edges by the block that they leave.
+    /// The edges between blocks, in the order of the blocks that they leave.
     pub edges: Vec<AnnotatedEdge>,
     /// Loops, each after the one around it.
     pub loops: Vec<AnnotatedLoop>,
-    /// How many indirect jumps lead nobody knows where.
+    /// The number of indirect jumps whose targets are unknown.
     pub unresolved_jumps: usize,
     /// Source lines by file and line, with the counts of the instructions that were made from them.
     pub lines: Vec<AnnotatedLine>,
-    /// What branch records tell, where there are any.
+    /// The numbers from branch records, where there are any.
     pub branches: Option<BranchColumns>,
-    /// What memory samples tell, where there are any.
+    /// The numbers from memory samples, where there are any.
     pub memory: Option<MemoryColumn>,
     /// The source files that were found, by their recorded names.
     pub sources: BTreeMap<Arc<str>, super::source::SourceText>,
-    /// What the reader has to know besides.
+    /// Losses, fallbacks and other facts for the reader.
     pub facts: Facts,
 }
 
@@ -72,37 +72,37 @@ pub struct AnnotatedEvent {
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// What weights are measured in; `None` where a weight is no number of events.
+    /// The unit of weights; `None` where a weight is no number of events.
     pub unit: Option<Unit>,
-    /// Whether shares are those of scaled weights, because its counter did not run all the time.
+    /// Whether shares are computed from scaled weights, because the event's counter did not run all the time.
     pub is_scaled: bool,
-    /// All samples of the profile.
-    pub all: PlaceCount,
-    /// Those of the function.
-    pub function: PlaceCount,
+    /// The count of all samples of the profile.
+    pub all: AddressCount,
+    /// The count of the function's samples.
+    pub function: AddressCount,
 }
 
-/// Samples at a place.
+/// The samples of one event at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PlaceCount {
+pub struct AddressCount {
     /// Samples and their weight, exact.
     pub count: Count,
-    /// What they stand for, with its error.
+    /// The estimated number of events, with its error.
     pub estimate: Estimate,
 }
 
-impl PlaceCount {
-    /// Adds another place's.
-    pub fn add(&mut self, other: PlaceCount) {
+impl AddressCount {
+    /// Adds another place's count.
+    pub fn add(&mut self, other: AddressCount) {
         self.count.add(other.count);
         self.estimate.add(other.estimate);
     }
 }
 
 impl AnnotatedEvent {
-    /// A place's share of `whole` (the function, or all), in percent: of weights, of scaled ones where the event is
-    /// scaled; `None` where `whole` is nothing.
-    pub fn percent(&self, part: PlaceCount, whole: PlaceCount) -> Option<f64> {
+    /// Returns a place's share of `whole` (the function, or all samples) in percent. Scaled events compare estimates,
+    /// all others weights. Returns `None` where `whole` is zero.
+    pub fn percent(&self, part: AddressCount, whole: AddressCount) -> Option<f64> {
         if self.is_scaled {
             let percent = 100.0 * part.estimate.value / whole.estimate.value;
             return percent.is_finite().then_some(percent);
@@ -113,30 +113,30 @@ impl AnnotatedEvent {
 
 /// An instruction, or an address with samples.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct AnnotatedAddress {
     /// Its relative address.
     pub address: u64,
-    /// As `objdump` prints it; the relative one where there is no code.
+    /// Its address as `objdump` prints it; the relative one where there is no code.
     pub virtual_address: u64,
     /// The instruction's bytes.
     pub bytes: Vec<u8>,
-    /// The instruction; empty without code.
+    /// The instruction's text; empty without code.
     pub text: String,
-    /// What it does to the flow of control; `None` without code.
+    /// The instruction's effect on the flow of control; `None` without code.
     pub kind: Option<InstructionKind>,
-    /// Where it jumps to, what it calls, or the function whose address it takes.
+    /// The target of a jump or call, or the function whose address the instruction takes.
     pub target: Option<JumpTarget>,
-    /// Its block.
+    /// The index of its block.
     pub block: Option<usize>,
-    /// By event.
-    pub counts: Vec<PlaceCount>,
+    /// The count of each event.
+    pub counts: Vec<AddressCount>,
     /// The functions that execute there, innermost first, all but the last inlined; shared by neighbours.
-    pub frames: Arc<[PlaceFrame]>,
+    pub frames: Arc<[AddressFrame]>,
 }
 
 /// A function that executes at a place, and the line it is at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceFrame {
+pub struct AddressFrame {
     /// The function, where debug information names it.
     pub function: Option<Arc<str>>,
     /// The source file, with the directory it was compiled in.
@@ -149,9 +149,9 @@ pub struct PlaceFrame {
     pub is_inlined: bool,
 }
 
-impl From<Frame> for PlaceFrame {
+impl From<Frame> for AddressFrame {
     fn from(frame: Frame) -> Self {
-        PlaceFrame {
+        AddressFrame {
             line: frame.line.filter(|_| frame.file.is_some()),
             function: frame.function,
             file: frame.file,
@@ -161,93 +161,95 @@ impl From<Frame> for PlaceFrame {
     }
 }
 
-/// Where an instruction leads.
+/// The code to which an instruction leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JumpTarget {
-    /// As `objdump` prints it.
+    /// Its address as `objdump` prints it.
     pub virtual_address: u64,
-    /// The place of the same function.
+    /// The index of its place, if it lies in the same function.
     pub place: Option<usize>,
-    /// The function there and the distance from its start, if it is another one.
+    /// The name of the function there and the distance from its start in bytes, if it is another function.
     pub function: Option<(String, u64)>,
 }
 
 /// A basic block.
 #[derive(Clone, Debug)]
 pub struct AnnotatedBlock {
-    /// Its places.
+    /// The indices of its places.
     pub places: Range<usize>,
-    /// By event; the sum of its places.
-    pub counts: Vec<PlaceCount>,
-    /// The innermost loop around it.
+    /// The count of each event: the sum over its places.
+    pub counts: Vec<AddressCount>,
+    /// The index of the innermost loop around it.
     pub innermost_loop: Option<usize>,
-    /// How many loops there are around it.
+    /// The number of loops around it.
     pub depth: usize,
 }
 
 /// A way from one block to another, or out of the function.
 #[derive(Clone, Debug)]
 pub struct AnnotatedEdge {
-    /// The block it leaves.
+    /// The index of the block that it leaves.
     pub from: usize,
-    /// Where it goes.
+    /// The block that it enters, or an address outside of the function.
     pub to: EdgeEnd,
-    /// Why.
+    /// The kind of control flow, such as a taken jump.
     pub kind: EdgeKind,
-    /// The function that it goes to, if that is another one with a name.
+    /// The name of the function that it enters, if that is another function with a name.
     pub function: Option<String>,
-    /// How often, where branch records tell.
+    /// The number of executions, where branch records have it.
     pub executions: Option<Executions>,
 }
 
 /// A natural loop.
 #[derive(Clone, Debug)]
 pub struct AnnotatedLoop {
-    /// Header, latches, depth, and the loop around it.
+    /// The header, the latches, the depth, and the loop around it.
     pub natural: Loop,
-    /// Its blocks, those of loops inside it included.
+    /// The indices of its blocks, including the blocks of loops inside it.
     pub blocks: Vec<usize>,
-    /// By event; the sum of its blocks.
-    pub counts: Vec<PlaceCount>,
+    /// The count of each event: the sum over its blocks.
+    pub counts: Vec<AddressCount>,
 }
 
-/// A line of a source file; `None` for all instructions whose line is not known.
+/// A line of a source file; without a file, it stands for all instructions whose line is unknown.
 #[derive(Clone, Debug)]
 pub struct AnnotatedLine {
     /// The file, with the directory it was compiled in.
     pub file: Option<Arc<str>>,
     /// The line, from 1.
     pub line: Option<u32>,
-    /// By event: of the instructions that were made from this line, wherever it stands.
-    pub innermost: Vec<PlaceCount>,
-    /// By event: of the instructions in the function itself that this line led to, by inlined calls too.
-    pub outermost: Vec<PlaceCount>,
-    /// Whether instructions were made from it, or only inlined calls lead through it.
+    /// The count of each event in the instructions that were made from this line, inlined or not.
+    pub innermost: Vec<AddressCount>,
+    /// The count of each event in the instructions to which this line of the function itself led, by inlined calls
+    /// too.
+    pub outermost: Vec<AddressCount>,
+    /// Whether instructions were made from this line; otherwise inlined calls lead through it.
     pub has_code: bool,
 }
 
-/// What branch records tell of the function.
+/// The numbers of a function that come from branch records.
 #[derive(Clone, Debug)]
 pub struct BranchColumns {
-    /// The event whose samples hold them.
+    /// The event whose samples hold the records.
     pub event: String,
-    /// Whether they are all branches that were taken; else counts are of what the stacks happened to show.
+    /// Whether the records are all branches that were taken; otherwise counts are of the branches in the sampled
+    /// stacks.
     pub is_exact: bool,
-    /// By instruction, block, branching instruction and loop, numbered as in the annotation.
+    /// The counts by instruction, block, branching instruction and loop, numbered as in the annotation.
     pub counts: FunctionBranches,
-    /// By loop: how often its header ran for each entry.
+    /// The trips of each loop: the number of times that its header ran for each entry.
     pub trips: Vec<Option<TripCounts>>,
-    /// Names of functions that branches lead to.
+    /// The names of the functions to which branches lead.
     pub functions: BTreeMap<FrameId, String>,
 }
 
-/// What memory samples tell of the function.
+/// The numbers of a function that come from memory samples.
 #[derive(Clone, Debug)]
 pub struct MemoryColumn {
-    /// The event whose samples hold it.
+    /// The event whose samples they are.
     pub event: String,
-    /// By place.
+    /// The memory samples of each place; `None` where there are none.
     pub places: Vec<Option<MemoryPlace>>,
-    /// Of all of them.
+    /// The memory samples of the whole function.
     pub function: MemoryPlace,
 }

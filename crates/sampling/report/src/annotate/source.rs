@@ -4,31 +4,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Larger files are no source.
+/// The size in bytes of the largest file that is read; larger ones are no source.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Where source files are looked for.
+/// The folders in which source files are looked for.
 #[derive(Clone, Debug, Default)]
 pub struct SourceFiles {
-    /// Look below this directory for the recorded paths.
+    /// The folder below which recorded paths are looked for first.
     pub symfs: Option<PathBuf>,
-    /// Beginnings of recorded paths, and what to put in their place; the first that fits is used.
+    /// Beginnings of recorded paths, and their replacements; the first that fits is used.
     pub renamed: Vec<(String, String)>,
 }
 
 /// A source file.
 #[derive(Clone, Debug, Default)]
 pub struct SourceText {
-    /// Where it was found.
+    /// The path at which it was found.
     pub path: PathBuf,
-    /// Its lines; tabs and all.
+    /// Its lines, with their tabs.
     pub lines: Vec<String>,
-    /// When it was changed last.
+    /// The time of its last change.
     pub modified: Option<SystemTime>,
 }
 
 impl SourceText {
-    /// A line, from 1.
+    /// Returns a line by its number, which counts from 1.
     pub fn line(&self, number: u32) -> Option<&str> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         self.lines.get(index).map(String::as_str)
@@ -36,7 +36,7 @@ impl SourceText {
 }
 
 impl SourceFiles {
-    /// Where a recorded file may lie, the best first.
+    /// Returns the paths at which a recorded file may lie, the best first.
     fn candidates(&self, recorded: &str) -> Vec<PathBuf> {
         let renamed = self.renamed.iter().find_map(|(old, new)| {
             let rest = recorded.strip_prefix(old.as_str())?;
@@ -50,7 +50,7 @@ impl SourceFiles {
                 }
             })
         });
-        // Who says where a file lies is believed.
+        // The user's own replacement is believed: no other path is tried.
         if let Some(renamed) = renamed {
             return vec![PathBuf::from(renamed)];
         }
@@ -67,7 +67,7 @@ impl SourceFiles {
     /// Reads a file by its recorded name.
     ///
     /// # Errors
-    /// Where it was looked for, and why it can't be had.
+    /// The first path at which it was looked for, and why it can't be read.
     pub fn read(&self, recorded: &str) -> Result<SourceText, String> {
         let mut failure = String::new();
         for path in self.candidates(recorded) {

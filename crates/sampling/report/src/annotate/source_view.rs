@@ -1,6 +1,6 @@
 //! An annotation as source files with counts beside their lines.
 
-use super::model::{AnnotatedLine, Annotation, PlaceCount};
+use super::model::{AddressCount, AnnotatedLine, Annotation};
 use super::style::AnnotationStyle;
 use super::text::{Columns, heat, hottest, push_source};
 use dioptra_instructions::Credit;
@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// The counts of a line that are asked for.
-fn counts(line: &AnnotatedLine, credit: Credit) -> &[PlaceCount] {
+/// Returns the counts of a line that `credit` asks for.
+fn counts(line: &AnnotatedLine, credit: Credit) -> &[AddressCount] {
     match credit {
         Credit::Innermost => &line.innermost,
         Credit::Outermost => &line.outermost,
@@ -38,7 +38,7 @@ pub(super) fn write(
     let hottest = hottest(lines.iter().map(|line| counts(line, credit)));
     let mut order: Vec<usize> = (0..lines.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(heat(counts(lines[*at], credit))));
-    // Each line has its surroundings with it.
+    // Each line is shown with the lines around it.
     let lines_each = 1 + 2 * style.context as usize;
     let few = style.lines.map(|lines| (lines / lines_each).max(1));
     let limit = style.limit.or(few).unwrap_or(usize::MAX);
@@ -57,7 +57,7 @@ pub(super) fn write(
         }
         let mut text = String::new();
         let mut row =
-            |counts: Option<&[PlaceCount]>, is_hottest: bool, look: Emphasis, what: &str| {
+            |counts: Option<&[AddressCount]>, is_hottest: bool, look: Emphasis, what: &str| {
                 match counts {
                     Some(counts) => columns.push(annotation, style, counts, is_hottest, &mut text),
                     None => columns.push_blank(false, &mut text),
@@ -93,7 +93,7 @@ pub(super) fn write(
             .filter(|at| lines[*at].file.as_ref() == Some(file))
             .filter_map(|at| Some((lines[at].line?, at)))
             .collect();
-        // From one line of code to the next, what lies in between as far as it is near.
+        // Lines between two lines of code are shown if they are near one of them.
         let mut next = 0_u32;
         for at in of_file {
             let line = lines[at];
@@ -118,7 +118,8 @@ pub(super) fn write(
                     continue;
                 }
                 let found = numbers.get(&shown_number).copied();
-                // What the limit left out stays without numbers, but for lines that are to come.
+                // A later line that is shown gets its own turn. A line that the limit left out is shown without
+                // numbers.
                 if shown_number > number && found.is_some_and(|at| shown.contains(&at)) {
                     break;
                 }
@@ -147,7 +148,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The files of the lines: that of the function itself first, unknown lines last.
+/// Returns the files of the lines: the function's own first, unknown ones last.
 fn files(annotation: &Annotation, lines: &[&AnnotatedLine]) -> Vec<Option<Arc<str>>> {
     let own = annotation
         .places

@@ -1,4 +1,4 @@
-//! How an annotation is shown on a terminal or in a file.
+//! The style in which an annotation is shown on a terminal or in a file.
 
 use super::arrows::{ASCII, Glyphs, UNICODE};
 use super::fitting::cut_line;
@@ -6,7 +6,7 @@ use dioptra_instructions::Credit;
 use dioptra_tables::{Emphasis, close_percents, wrap};
 use std::io::{self, Write};
 
-/// What is shown of a function.
+/// The parts of a function that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AnnotationView {
     /// Instructions by rising address, each after the source line from which it was made.
@@ -18,36 +18,36 @@ pub enum AnnotationView {
     Assembly,
 }
 
-/// How jumps are drawn.
+/// The characters with which jumps are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Drawing {
     /// With box drawing characters.
     #[default]
     Unicode,
-    /// With letters that every terminal has.
+    /// With ASCII characters.
     Ascii,
-    /// Not at all; other characters are ASCII.
+    /// Without any arrows; other characters are ASCII.
     None,
 }
 
-/// How [`super::write_annotation`] shows an annotation.
+/// The style of [`super::write_annotation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationStyle {
-    /// What is shown.
+    /// The parts that are shown.
     pub view: AnnotationView,
-    /// How jumps are drawn.
+    /// The characters with which jumps are drawn.
     pub drawing: Drawing,
     /// Whether hot places are coloured, with ANSI sequences.
     pub color: bool,
-    /// Only the hottest blocks, or lines in the source view, this many.
+    /// The number of hottest blocks, or lines in the source view, that are shown; `None` for all.
     pub limit: Option<usize>,
-    /// Only about so many lines around the hottest places, if there is no `limit`.
+    /// The approximate number of lines around the hottest places that are shown, if there is no `limit`.
     pub lines: Option<usize>,
-    /// How many cells a line may have, on a terminal. Longer ones are cut, and chains of inlined calls are folded.
+    /// The width of a terminal in cells. Longer lines are cut, and chains of inlined calls are folded.
     pub width: Option<usize>,
-    /// In the source view: how many lines to show around those with code.
+    /// In the source view: the number of lines to show around each line with code.
     pub context: u32,
-    /// In the source view: which of an inline chain's lines counts.
+    /// In the source view: the line of an inline chain that gets the counts.
     pub credit: Credit,
 }
 
@@ -67,7 +67,7 @@ impl Default for AnnotationStyle {
 }
 
 impl AnnotationStyle {
-    /// Appends what `write` writes, so that it looks like that.
+    /// Appends the text that `write` appends, with an emphasis.
     pub(super) fn paint(&self, look: Emphasis, out: &mut String, write: impl FnOnce(&mut String)) {
         look.paint(self.color, out, write);
     }
@@ -113,17 +113,17 @@ impl AnnotationStyle {
         self.drawing == Drawing::Unicode
     }
 
-    /// Between numbers and code.
+    /// Returns the bar between numbers and code.
     pub(super) fn bar(&self) -> &'static str {
         if self.is_unicode() { "│" } else { "|" }
     }
 
-    /// Before where something leads.
+    /// Returns the arrow before a block to which an instruction leads.
     pub(super) fn leads_to(&self) -> &'static str {
         if self.is_unicode() { "→" } else { "->" }
     }
 
-    /// Instead of what is left out.
+    /// Returns the dots that stand for lines that are left out.
     pub(super) fn dots(&self) -> &'static str {
         if self.is_unicode() { "…" } else { "..." }
     }

@@ -1,7 +1,7 @@
 //! An annotation as text for people.
 
 use super::listing;
-use super::model::{Annotation, PlaceCount};
+use super::model::{AddressCount, Annotation};
 use super::source_view;
 use super::style::{AnnotationStyle, AnnotationView};
 use dioptra_profile::branches::Executions;
@@ -11,16 +11,16 @@ use dioptra_tables::{display_width, push_escaped};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Tabs of source files stand for as many columns.
+/// The number of columns between two tab stops of source files.
 const TAB: usize = 8;
 
-/// Writes an annotation: information above it, losses and fallbacks below.
+/// Writes an annotation as text: information above it, losses and fallbacks below.
 ///
-/// Percentages are of the function, each event's of its weight; a place without samples shows none. Addresses are
+/// Percentages are an event's share of the function's weight; a place without samples shows none. Addresses are
 /// `objdump`'s.
 ///
 /// # Errors
-/// Only those of the writer.
+/// The errors of the writer.
 pub fn write_annotation(
     annotation: &Annotation,
     style: &AnnotationStyle,
@@ -51,7 +51,7 @@ pub fn write_annotation(
     out.flush()
 }
 
-/// What is annotated.
+/// Returns the heading: the function, its addresses, and its share of each event.
 fn heading(annotation: &Annotation) -> String {
     let mut text = format!(
         "{} in {}",
@@ -77,20 +77,20 @@ fn heading(annotation: &Annotation) -> String {
 
 /// The columns of numbers.
 pub(super) struct Columns {
-    /// By event.
+    /// The columns of each event.
     events: Vec<OfEvent>,
-    /// How wide executions are, where branch records tell them.
+    /// The width of executions in cells, where there are branch records.
     pub runs: Option<usize>,
 }
 
 /// The columns of one event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OfEvent {
-    /// Shares and samples, so wide.
+    /// Shares, and samples in this many cells.
     Full(usize),
     /// Shares only.
     Shares,
-    /// None: it was not sampled in this function, as the heading tells.
+    /// No columns: the event was not sampled in this function, as the heading says.
     None,
 }
 
@@ -104,9 +104,9 @@ impl OfEvent {
     }
 }
 
-/// How wide `100.00%` is, and its heading.
+/// The width in cells of `100.00%` and of its heading.
 const PERCENT: usize = 7;
-/// Terminals of less cells show no samples of events after the first one.
+/// The width in cells below which a terminal shows no samples of events after the first one.
 const ENOUGH: usize = 120;
 
 impl Columns {
@@ -132,13 +132,13 @@ impl Columns {
         }
     }
 
-    /// The events that have columns.
+    /// Returns the events that have columns.
     fn shown(&self) -> impl Iterator<Item = (usize, OfEvent)> + '_ {
         let events = self.events.iter().copied().enumerate();
         events.filter(|(_, columns)| *columns != OfEvent::None)
     }
 
-    /// Appends the headings: a line of events if there are several, and what each column is.
+    /// Returns the headings: a line of events if there are several, and the name of each column.
     pub fn headings(&self, annotation: &Annotation, with_runs: bool) -> String {
         let mut text = String::new();
         if annotation.events.len() > 1 {
@@ -170,7 +170,7 @@ impl Columns {
         &self,
         annotation: &Annotation,
         style: &AnnotationStyle,
-        counts: &[PlaceCount],
+        counts: &[AddressCount],
         is_hottest: bool,
         out: &mut String,
     ) {
@@ -219,7 +219,7 @@ impl Columns {
     }
 }
 
-/// How often: estimated for the whole recording where that can be told, else as seen.
+/// Returns a number of executions: the estimate for the whole recording where there is one, else the number seen.
 pub(super) fn executions(runs: Executions) -> String {
     match runs.estimated {
         Some(estimated) => format!("{estimated:.0}"),
@@ -227,8 +227,8 @@ pub(super) fn executions(runs: Executions) -> String {
     }
 }
 
-/// The first of those with most weight of the first event, samples deciding among equals.
-pub(super) fn hottest<'a>(counts: impl Iterator<Item = &'a [PlaceCount]>) -> Option<usize> {
+/// Returns the index of the hottest counts: most weight of the first event, then most samples, then the first ones.
+pub(super) fn hottest<'a>(counts: impl Iterator<Item = &'a [AddressCount]>) -> Option<usize> {
     let mut best: Option<(usize, (u64, u64))> = None;
     for (index, counts) in counts.enumerate() {
         let heat = heat(counts);
@@ -239,8 +239,8 @@ pub(super) fn hottest<'a>(counts: impl Iterator<Item = &'a [PlaceCount]>) -> Opt
     best.map(|(index, _)| index)
 }
 
-/// The first event's weight, and samples of all.
-pub(super) fn heat(counts: &[PlaceCount]) -> (u64, u64) {
+/// Returns the weight of the first event, and the samples of all.
+pub(super) fn heat(counts: &[AddressCount]) -> (u64, u64) {
     let samples = counts.iter().map(|count| count.count.samples).sum();
     (
         counts.first().map_or(0, |count| count.count.weight),
@@ -248,7 +248,7 @@ pub(super) fn heat(counts: &[PlaceCount]) -> (u64, u64) {
     )
 }
 
-/// Appends a line of source, harmless and with its tabs spread.
+/// Appends a line of source, with control characters escaped and tabs expanded.
 pub(super) fn push_source(out: &mut String, line: &str) {
     let mut column = 0;
     for (index, part) in line.split('\t').enumerate() {
@@ -263,7 +263,7 @@ pub(super) fn push_source(out: &mut String, line: &str) {
     }
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

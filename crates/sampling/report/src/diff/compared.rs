@@ -1,4 +1,4 @@
-//! The columns of one event or formula: what each profile has, and how it differs from the first.
+//! The columns of one event or formula: the value of each profile, and its difference from the first profile.
 
 use super::test::{adjusted, significance, two_sided};
 use super::{DiffOptions, Normalize, profile_letter};
@@ -19,21 +19,21 @@ struct Value {
     variance: f64,
 }
 
-/// What a profile has in a row, and what it stands for.
+/// The count of one profile in a row, and the value that it stands for.
 #[derive(Clone, Copy)]
 struct SlotValue {
     known: bool,
     own: Count,
     value: Value,
-    /// The variance of what was not seen.
+    /// The square of one sample's mean value where the profile has no sample in the row; else 0.
     unseen: f64,
 }
 
-/// How weights of a profile become comparable.
+/// The scale that makes weights of a profile comparable.
 #[derive(Clone, Copy)]
 enum Scale {
     Factor(f64),
-    /// They are shares of another event's sum, or percent of their own.
+    /// The share of another event's sum, or the percentage of the event's own sum.
     Share {
         whole: Estimate,
         is_other: bool,
@@ -71,7 +71,7 @@ impl Scale {
 /// A difference that chance may have made.
 #[derive(Clone, Copy)]
 struct Tested {
-    /// The difference over its standard error; not finite where nothing is known.
+    /// The difference divided by its standard error; not finite where one of the values is not known.
     z: f64,
     few: bool,
 }
@@ -84,28 +84,29 @@ pub(super) struct Compared {
     event: Option<String>,
     unit: Unit,
     kind: ColumnKind,
-    /// How many profiles there are.
+    /// The number of profiles.
     slots: usize,
-    /// By row and profile.
+    /// The cells of each row and profile.
     cells: Vec<SlotCell>,
-    /// By row and profile but the first.
+    /// The tests of each row and each profile but the first.
     tested: Vec<Tested>,
-    /// Likewise: the differences and their standard errors.
+    /// The differences of each row and each profile but the first.
     deltas: Vec<Cell<'static>>,
+    /// The standard errors of the differences.
     errors: Vec<f64>,
     is_event: bool,
-    /// Whether weights and normalized values are different columns.
+    /// The unit of normalized values, if these have columns beside the weights.
     normalized: Option<Unit>,
 }
 
-/// What one profile has in a row.
+/// The cells of one profile in a row.
 #[derive(Clone)]
 struct SlotCell {
-    /// The share of an event, else empty.
+    /// The share of an event; empty for formulas.
     percent: Cell<'static>,
     samples: Cell<'static>,
     weight: Cell<'static>,
-    /// What is compared.
+    /// The value that is compared.
     value: f64,
     error: f64,
     mark: Option<Mark>,
@@ -191,7 +192,7 @@ impl Compared {
                     known: event.of[slot].is_some(),
                     own,
                     value: scale.of(estimate),
-                    // What was never seen might have been seen once.
+                    // No sample was seen in this row, but chance might have brought one.
                     unseen: match (own.samples, total.count.own.samples) {
                         (0, all @ 1..) => scale.of_one(total.estimate.value / all as f64).powi(2),
                         _ => 0.0,
@@ -386,8 +387,8 @@ impl Compared {
         }
     }
 
-    /// By profile but the first, and row: the adjusted probability that chance made the difference. Rows of one level
-    /// are judged together.
+    /// Returns for each profile but the first, and each row, the adjusted probability that chance made the
+    /// difference. The rows of each level are judged together.
     pub(super) fn adjust(&self, grid: &Grid) -> Vec<Vec<f64>> {
         let others = self.slots - 1;
         let levels = (0..grid.len())
@@ -412,7 +413,7 @@ impl Compared {
             .collect()
     }
 
-    /// How large the largest difference of a row is.
+    /// Returns the size of a row's largest difference.
     pub(super) fn largest(&self, row: usize) -> f64 {
         let others = self.slots - 1;
         let deltas = &self.deltas[row * others..(row + 1) * others];
@@ -420,7 +421,7 @@ impl Compared {
         deltas.iter().map(size).fold(0.0, f64::max)
     }
 
-    /// The largest value of a row.
+    /// Returns the largest value of a row.
     pub(super) fn most(&self, row: usize) -> f64 {
         let own = &self.cells[row * self.slots..(row + 1) * self.slots];
         own.iter().map(|cell| cell.value).fold(0.0, f64::max)
@@ -486,7 +487,7 @@ impl Compared {
     }
 }
 
-/// Weights as counted, with what is known of their error.
+/// Returns the weight as counted, with the variance of its estimate.
 fn exact(count: Count, estimate: Estimate) -> Estimate {
     Estimate {
         value: count.weight as f64,

@@ -1,14 +1,14 @@
-//! Which rows are new or gone, and which were merely not sampled.
+//! The status of rows in a comparison: new, gone, or merely not sampled.
 
 use super::test::adjusted;
 use crate::grid::Grid;
 use dioptra_tables::Cell;
 
-/// A row without samples of one profile counts as absent from it if chance leaves no more than this part of such rows
-/// without samples.
+/// The largest part of the rows marked `new` or `gone` that chance may have left without samples in the other
+/// profile.
 pub(super) const LEAST_LIKELY: f64 = 0.05;
 
-/// Whether both profiles have samples of a row.
+/// The profiles that have samples of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Both,
@@ -36,15 +36,18 @@ impl Status {
     }
 }
 
-/// Finds the status of each row in the profile of this slot. `samples` are those of whole profiles, by slot and event.
+/// Finds the status of each row in the profile of this slot. `samples` holds the numbers of samples of whole
+/// profiles, by slot and event.
 ///
-/// If a row has the same share of both profiles, each of its samples lies in the first one with the probability
-/// p = first ÷ (first + other), whatever that share is. So all n of them lie there with pⁿ; for several events these
-/// multiply. The probabilities of all such rows of a level are adjusted for their number (Benjamini and Hochberg).
+/// Take a row with the same share of both profiles. Each of its samples lies in the profile that has them with the
+/// probability p = own ÷ (own + other), the ratio of the profiles' samples, whatever the share is. All n of them lie
+/// there with the probability pⁿ; the probabilities of several events multiply. The probabilities of all such rows of
+/// a level are adjusted for their number (Benjamini and Hochberg).
 pub(super) fn find(grid: &Grid, samples: &[Vec<u64>], slot: usize) -> Vec<Status> {
     let mut found = vec![Status::Both; grid.len()];
     let events = samples[0].len();
-    // By level: the rows of one profile only, and the probability that chance made them so.
+    // For each level: the rows that only one profile has, the probability that chance made them so, and whether they
+    // are gone.
     let mut doubtful: Vec<Vec<(usize, f64, bool)>> = Vec::new();
     for row in 0..grid.len() {
         let of = |slot: usize| -> Vec<u64> {
@@ -80,8 +83,8 @@ pub(super) fn find(grid: &Grid, samples: &[Vec<u64>], slot: usize) -> Vec<Status
     found
 }
 
-/// The logarithm of the probability that all samples of a row, by event, lie in the profile with the samples `whole`
-/// and none in the one with the samples `other`.
+/// Returns the logarithm of the probability that all samples of a row, by event, lie in the profile with the samples
+/// `whole` and none in the one with the samples `other`.
 fn chance(own: &[u64], whole: &[u64], other: &[u64]) -> f64 {
     let each = own.iter().zip(whole.iter().zip(other));
     each.filter(|(own, _)| **own > 0)
@@ -100,7 +103,7 @@ mod tests {
     fn chance_by_hand() {
         // Two profiles of one size: each sample is a toss.
         assert!((chance(&[3], &[100], &[100]).exp() - 0.125).abs() < 1e-12);
-        // The other one has no samples at all: nothing is said.
+        // The other one has no samples at all, so the row's absence there says nothing.
         assert_eq!(chance(&[3], &[100], &[0]), 0.0);
         // The other one is three times as long, and two events tell.
         let found = chance(&[1, 2], &[100, 10], &[300, 30]).exp();

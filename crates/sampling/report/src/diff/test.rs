@@ -1,6 +1,6 @@
-//! Whether a difference is more than chance makes.
+//! The test of whether a difference is larger than chance makes.
 
-/// The probability that a normal variable lies at least so many standard deviations away from its mean.
+/// Returns the probability that a normal variable lies at least `z` standard deviations away from its mean.
 pub(super) fn two_sided(z: f64) -> f64 {
     if z.is_nan() {
         return f64::NAN;
@@ -8,8 +8,8 @@ pub(super) fn two_sided(z: f64) -> f64 {
     erfc(z.abs() / std::f64::consts::SQRT_2)
 }
 
-/// The complementary error function of a number that is not negative: near zero by the series of erf, farther away by
-/// its continued fraction.
+/// Returns the complementary error function of a number that is not negative: near zero by the series of erf, farther
+/// away by its continued fraction.
 fn erfc(x: f64) -> f64 {
     let root_pi = std::f64::consts::PI.sqrt();
     if x < 2.0 {
@@ -30,8 +30,9 @@ fn erfc(x: f64) -> f64 {
     (-x * x).exp() / root_pi / fraction
 }
 
-/// Returns each probability, adjusted for how many there are: of those up to one of these, no larger a part is expected
-/// to be there by chance (the procedure of Benjamini and Hochberg). NaN stays NaN and is not counted.
+/// Adjusts probabilities for their number by the procedure of Benjamini and Hochberg. Of the tests whose adjusted
+/// probability is at most q, no larger a part than q is expected to be there by chance. NaN stays NaN and is not
+/// counted.
 pub fn adjusted(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len())
         .filter(|index| !probabilities[*index].is_nan())

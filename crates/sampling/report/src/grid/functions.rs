@@ -1,4 +1,4 @@
-//! Functions of several profiles: which of one profile is which of another, although several may share a name.
+//! The matching of functions of several profiles, although several functions may share a name.
 
 use super::same::Match;
 use crate::Input;
@@ -7,13 +7,13 @@ use dioptra_symbols::ModuleKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Functions of one name that share rows although nothing tells whether they are the same function.
+/// Functions of one name that share a row although nothing shows whether they are the same function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
     /// The module's name in tables.
     pub module: String,
     pub function: String,
-    /// By profile: the number of its functions in the row.
+    /// For each profile, the number of its functions in the row.
     pub functions: Vec<usize>,
 }
 
@@ -25,12 +25,12 @@ pub(crate) struct OtherFile {
     pub files: (Arc<str>, Arc<str>),
 }
 
-/// What is to be said of how functions were matched.
+/// Notes on the matching of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MatchNotes {
     pub merged: Vec<Merged>,
     pub other_files: Vec<OtherFile>,
-    /// The names of modules of which profiles hold different builds, so that addresses say nothing.
+    /// The names of modules whose builds differ between profiles, so that addresses say nothing.
     pub builds: Vec<String>,
 }
 
@@ -40,16 +40,16 @@ struct Member<'a> {
     input: usize,
     id: FunctionId,
     build: Build<'a>,
-    /// The first address, for the kernel relative to its start.
+    /// The first address; in the kernel, its distance from the kernel's start.
     start: Option<u64>,
     function: &'a FunctionName,
 }
 
-/// A build of a module: functions of equal builds with other addresses are other functions.
+/// A build of a module. In equal builds, functions with different addresses are different functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Build<'a> {
     Id(&'a [u8]),
-    /// Nothing tells which.
+    /// An unknown build.
     Unknown,
 }
 
@@ -71,11 +71,11 @@ struct Group<'a> {
 /// The functions of all profiles, matched.
 #[derive(Default)]
 pub(super) struct SameFunctions<'a> {
-    /// By profile and function: the number of its row among those of its name and module.
+    /// For each profile and function, the number of its row among the rows of its name and module.
     numbers: Vec<Vec<u32>>,
     /// Rows that several functions share, in the same order in every run.
     shared: Vec<Group<'a>>,
-    /// The names of modules of which profiles hold different builds.
+    /// The names of modules whose builds differ between profiles.
     builds: Vec<String>,
 }
 
@@ -128,14 +128,14 @@ impl<'a> SameFunctions<'a> {
         }
     }
 
-    /// The number of a function's row among those of its name and module.
+    /// Returns the number of a function's row among the rows of its name and module.
     pub(super) fn of(&self, input: usize, function: FunctionId) -> u32 {
         let known = self.numbers.get(input);
         let known = known.and_then(|numbers| numbers.get(function as usize));
         known.copied().unwrap_or(0)
     }
 
-    /// Tells how functions were matched, of those that `has_row`.
+    /// Returns notes on the matching of the functions for which `has_row` holds.
     pub(super) fn notes(
         &self,
         inputs: &[Input<'_>],
@@ -193,7 +193,7 @@ fn tell(members: &[&Member<'_>], inputs: &[Input<'_>], notes: &mut MatchNotes) {
     }
 }
 
-/// The build of a module, and an address in it that is the same wherever the module lies.
+/// Returns the build of a module, and an address in it that does not depend on where the module lies in memory.
 fn build_of<'a>(
     profile: &Profile,
     module: &'a Module,
@@ -203,7 +203,7 @@ fn build_of<'a>(
     if module.kind != ModuleKind::Kernel {
         return (known, start);
     }
-    // The kernel and its modules lie elsewhere after each start of the machine.
+    // The kernel and its modules lie elsewhere in memory after each start of the machine.
     let reference = profile.recorded_kernel().reference_symbol.as_ref();
     match (reference, module.label == KERNEL) {
         (Some((_, base)), true) => (known, start.map(|start| start.wrapping_sub(*base))),
@@ -211,7 +211,7 @@ fn build_of<'a>(
     }
 }
 
-/// The names of modules of which not all profiles have the same build.
+/// Returns the names of modules whose builds differ between profiles.
 fn other_builds(inputs: &[Input<'_>], modules: &[Vec<usize>]) -> Vec<String> {
     let mut first: HashMap<usize, (&[u8], usize, ModuleId)> = HashMap::new();
     let mut other: Vec<(usize, &str)> = Vec::new();
@@ -238,7 +238,7 @@ fn other_builds(inputs: &[Input<'_>], modules: &[Vec<usize>]) -> Vec<String> {
         .collect()
 }
 
-/// What two functions of one name must share to be the same, the most telling first.
+/// The keys that two functions of one name must share to be the same, the most telling key first.
 const STAGES: [fn(&Member<'_>) -> Option<MatchKey>; 4] = [
     |one| Some((one.function.link_name, Some(one.function.file.clone()?))),
     |one| Some((0, Some(one.function.file.clone()?))),
@@ -256,7 +256,7 @@ fn match_members(members: Vec<Member<'_>>, inputs: usize) -> Vec<Group<'_>> {
             own.push(member);
         }
         let before = groups.len();
-        // The same address in the same build, or in what may be the same.
+        // First comes the address: the same one in the same build, or in builds that may be the same.
         let mut by_start: HashMap<Option<u64>, Vec<usize>> = HashMap::new();
         for (index, group) in groups.iter().enumerate() {
             for known in &group.members {
@@ -279,7 +279,8 @@ fn match_members(members: Vec<Member<'_>>, inputs: usize) -> Vec<Group<'_>> {
             }
             match_by(stage, &mut own, &mut groups[..before], input);
         }
-        // Several are left, and several rows for them: nothing tells which is which.
+        // Several functions are left, and several rows that may hold them. Nothing shows which is which, so they
+        // become one row.
         let open: Vec<usize> = (0..before)
             .filter(|index| {
                 let group = &groups[*index];
@@ -323,10 +324,10 @@ fn match_members(members: Vec<Member<'_>>, inputs: usize) -> Vec<Group<'_>> {
     groups
 }
 
-/// What functions share that may be the same one.
+/// The key that functions share if they may be the same: a hash of the linker's name, and the source file.
 type MatchKey = (u64, Option<Arc<str>>);
 
-/// Puts each function into the only row that shares a key with it, if it is the only one of its profile that does.
+/// Puts each function into the only row that shares a key with it, if no other function of its profile has that key.
 fn match_by<'a>(
     key: impl Fn(&Member<'a>) -> Option<MatchKey>,
     own: &mut Vec<Member<'a>>,
@@ -342,7 +343,7 @@ fn match_by<'a>(
     for (index, group) in open.filter(|(_, group)| group.is_open(input)) {
         for key in group.members.iter().filter_map(&key) {
             let rows = by_key.entry(key).or_default();
-            // A row's functions share most keys.
+            // The functions of a row share most keys, and each row is listed once.
             if rows.last() != Some(&index) {
                 rows.push(index);
             }
@@ -368,12 +369,12 @@ fn match_by<'a>(
 }
 
 impl<'a> Group<'a> {
-    /// Whether it has no function of a profile yet.
+    /// Returns whether the row has no function of a profile yet.
     fn is_open(&self, input: usize) -> bool {
         self.members.iter().all(|member| member.input != input)
     }
 
-    /// Whether a function of another address may be one of these: not in the same build.
+    /// Returns whether a function with another address may belong to this row: no member is of the same build.
     fn may_hold(&self, member: &Member<'a>) -> bool {
         let same_build = |known: &Member<'_>| known.build.is_same(member.build);
         !self.members.iter().any(same_build)

@@ -1,11 +1,11 @@
-//! When rows of two profiles are the same row.
+//! The matching of rows of several profiles.
 
 use super::functions::{MatchNotes, SameFunctions};
 use crate::Input;
 use dioptra_profile::{Dimension, FunctionId, Module, ModuleId};
 use std::collections::HashMap;
 
-/// Which modules and tasks of two profiles are the same.
+/// The rule by which modules and tasks of two profiles are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
     /// Equal ones: modules of one build id, else of one path; processes and threads of the same numbers and name.
@@ -15,7 +15,7 @@ pub(crate) enum Match {
     Versions,
 }
 
-/// What makes a row below another the same in all profiles.
+/// The key of a row below its parent, which is equal in all profiles.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct RowKey {
     module: usize,
@@ -23,14 +23,14 @@ pub(crate) struct RowKey {
     text: String,
 }
 
-/// No module at all.
+/// The number that stands for no module at all.
 const NONE: usize = usize::MAX;
 
 /// The modules of all profiles, matched.
 pub(crate) struct Same<'a> {
     inputs: &'a [Input<'a>],
     matching: Match,
-    /// By profile and module.
+    /// For each profile and module, its number among the modules of all profiles.
     modules: Vec<Vec<usize>>,
     functions: SameFunctions<'a>,
 }
@@ -52,12 +52,12 @@ impl<'a> Same<'a> {
         }
     }
 
-    /// Tells how functions were matched, of those that `has_row`.
+    /// Returns notes on the matching of the functions for which `has_row` holds.
     pub(crate) fn notes(&self, has_row: impl Fn(usize, FunctionId) -> bool) -> MatchNotes {
         self.functions.notes(self.inputs, has_row)
     }
 
-    /// The number of each module, by profile.
+    /// Returns the number of each module, by profile.
     pub(crate) fn into_modules(self) -> Vec<Vec<usize>> {
         self.modules
     }
@@ -67,7 +67,7 @@ impl<'a> Same<'a> {
         known.copied().unwrap_or(NONE)
     }
 
-    /// The key of a row of a profile.
+    /// Returns the key of a row of a profile.
     pub(crate) fn key(&self, input: usize, dimension: Dimension, key: u32) -> RowKey {
         let Input {
             profile,
@@ -133,7 +133,7 @@ impl<'a> Same<'a> {
                         None => {
                             let function = names.functions().get(block.function as usize);
                             row.text = function.map_or(String::new(), |known| known.name.clone());
-                            // No block begins and ends at one address.
+                            // No block begins and ends at one address, so this key is no block's.
                             let number = self.functions.of(input, block.function).into();
                             row.numbers = (number, number);
                         }
@@ -152,21 +152,21 @@ impl<'a> Same<'a> {
                     row.text = line.file.as_deref().unwrap_or_default().to_owned();
                 }
             }
-            // CPUs, sockets and slices of time are their numbers.
+            // CPUs, sockets and slices of time are matched by their numbers.
             _ => row.numbers.0 = key.into(),
         }
         row
     }
 }
 
-/// A module of some of the profiles.
+/// A module of one or several of the profiles.
 #[derive(Default)]
 struct Matched<'a> {
     build_ids: Vec<&'a [u8]>,
     paths: Vec<&'a [u8]>,
-    /// The name in tables, of code made at run time without its process's number.
+    /// The name in tables; code made at run time is named without its process's number.
     name: &'a str,
-    /// The last profile that has it.
+    /// The index of the last profile that has it.
     last: Option<usize>,
 }
 
@@ -177,9 +177,9 @@ fn name(module: &Module) -> &str {
     }
 }
 
-/// By profile and module: its number among all. A module is one of the same build id; else one of the same path, unless
-/// both have build ids, which then differ. Versions match by path in spite of that, and last by name where only one
-/// module of each profile has it.
+/// Returns for each profile and module its number among the modules of all profiles. Modules match by their build id;
+/// else by their path, unless both have build ids, which then differ. Versions also match by path in spite of that,
+/// and last by name where only one module of each profile has it.
 fn match_modules(inputs: &[Input<'_>], matching: Match) -> Vec<Vec<usize>> {
     let mut all: Vec<Matched<'_>> = Vec::new();
     let mut by_build_id: HashMap<&[u8], usize> = HashMap::new();
@@ -205,7 +205,7 @@ fn match_modules(inputs: &[Input<'_>], matching: Match) -> Vec<Vec<usize>> {
                 let found = match pass {
                     0 => build_id.and_then(|id| by_build_id.get(id).copied()),
                     1 => {
-                        // Without a build id on one side, or on both.
+                        // One module has no build id, or neither has.
                         let fits =
                             |index: &usize| build_id.is_none() || all[*index].build_ids.is_empty();
                         let mut fitting = of_path().filter(fits);
@@ -228,7 +228,7 @@ fn match_modules(inputs: &[Input<'_>], matching: Match) -> Vec<Vec<usize>> {
                 }
             }
         }
-        // The rest is new. Within one profile modules are different unless their build ids are the same.
+        // All other modules are new. Within one profile modules are different unless their build ids are the same.
         for (id, module) in modules.iter().enumerate() {
             if own[id] != NONE {
                 continue;

@@ -33,7 +33,7 @@ pub const MAX_DEPTH: usize = 250;
 pub enum Expr {
     /// A literal; never negative, always finite when it comes from [`parse`].
     Number(f64),
-    /// An event, a constant (`#slots`) or another column; what it is, is decided when a set is bound.
+    /// An event, a constant (`#slots`) or another column. Binding a set decides which of them a name is.
     Name(String),
     /// One operand.
     Unary(UnaryOp, Box<Expr>),
@@ -41,7 +41,7 @@ pub enum Expr {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `then if condition else otherwise`.
     If {
-        /// Anything but zero is true.
+        /// The condition, which holds unless it is zero.
         condition: Box<Expr>,
         /// The value where the condition holds.
         then: Box<Expr>,
@@ -95,7 +95,7 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// How tightly it binds, from 2 on: a conditional is 1. All are left associative.
+    /// Returns the operator's precedence: from 2 on, since a conditional has 1. All operators are left associative.
     fn precedence(self) -> u8 {
         match self {
             Self::Or => 2,
@@ -151,7 +151,7 @@ pub enum Function {
     Total,
     /// `has_event(event)`: 1 if the event was recorded, else 0.
     HasEvent,
-    /// `source_count(event)`: how many units counted the event; 1 unless the environment knows better.
+    /// `source_count(event)`: the number of units that counted the event; 1 unless the environment knows better.
     SourceCount,
     /// `strcmp_cpuid_str(id)`: 1 if the CPU is the named one (on Arm: this part, at least this revision), else 0.
     StrcmpCpuid,
@@ -189,7 +189,7 @@ impl Function {
         }
     }
 
-    /// The least and the greatest number of arguments.
+    /// Returns the least and the greatest number of arguments.
     fn arity(self) -> (usize, usize) {
         match self {
             Self::Min | Self::Max | Self::Sum => (1, usize::MAX),
@@ -198,20 +198,20 @@ impl Function {
         }
     }
 
-    /// Whether the only argument must be a name.
+    /// Returns true if the only argument must be a name.
     fn takes_name(self) -> bool {
         matches!(self, Self::Total | Self::HasEvent | Self::SourceCount)
     }
 }
 
 impl Expr {
-    /// A name.
+    /// Makes a name.
     pub fn name(name: impl Into<String>) -> Self {
         Self::Name(name.into())
     }
 
-    /// Calls `visit` with each name of the expression, in the order of the text, repeated ones too.
-    /// Names inside of `has_event` and `source_count` are left out: they need not be recorded.
+    /// Calls `visit` with each name of the expression, in the order of the text, repeated names too. Names inside of
+    /// `has_event` and `source_count` are left out: they need not be recorded.
     pub fn visit_names<'e>(&'e self, visit: &mut impl FnMut(&'e str)) {
         match self {
             Self::Number(_) => {}
@@ -235,7 +235,8 @@ impl Expr {
         }
     }
 
-    /// The same expression with each name replaced by what `replace` gives for it, where it gives something.
+    /// Returns the same expression with each name replaced by the expression that `replace` gives for it, if there is
+    /// one.
     pub fn substitute(&self, replace: &impl Fn(&str) -> Option<Self>) -> Self {
         match self {
             Self::Number(n) => Self::Number(*n),
@@ -262,13 +263,13 @@ impl Expr {
     }
 }
 
-/// Why a text is no expression.
+/// A reason why a text is no expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("formula, byte {offset}: {reason}")]
 pub struct ExprError {
-    /// Where in the text, in bytes.
+    /// The place of the mistake in the text, in bytes.
     pub offset: usize,
-    /// What is wrong and what was expected.
+    /// The mistake, and what was expected instead.
     pub reason: String,
 }
 

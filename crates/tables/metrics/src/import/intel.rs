@@ -10,7 +10,7 @@ use crate::expr::{BinaryOp, Expr, parse};
 use crate::set::{Column, ColumnKind, MetricSet, NeededEvent};
 use crate::unit::Unit;
 
-/// Pattern and file stem of each line of `mapfile.csv` that names core events.
+/// Returns the pattern and file stem of each line of `mapfile.csv` that names core events.
 pub(super) fn read_mapfile(map: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for line in map.lines().skip(1) {
@@ -54,7 +54,7 @@ pub(super) fn add_events(set: &mut MetricSet, events: &[Value]) {
     }
 }
 
-/// perf's words for an entry; `None` if it has a code that needs more than the general fields.
+/// Returns perf's words for an entry; `None` if the entry has a code that needs more than the general fields.
 fn encoding(event: &Value) -> Option<String> {
     // Some events may be programmed by either of two codes.
     let code = number(text(event, "EventCode").split(',').next()?)?;
@@ -154,7 +154,7 @@ pub(super) fn add_metrics(
     Ok(())
 }
 
-/// Intel's constants under the names that Linux's grammar gives them.
+/// Returns Intel's constants under the names that Linux's grammar gives them.
 fn constant(name: &str) -> Expr {
     let times = |factor: f64| {
         Expr::Binary(
@@ -189,7 +189,7 @@ fn literal(word: &str) -> Option<Expr> {
         .map(|n: i32| Expr::Number(10f64.powi(n)))
 }
 
-/// Declares `NAME:c1:e1` by the event `NAME` and what is changed in it.
+/// Declares an event such as `NAME:c1:e1` as the event `NAME` with these changes.
 fn declare(set: &mut MetricSet, name: &str) {
     if name.is_empty() || set.event(name).is_some() {
         return;
@@ -206,7 +206,7 @@ fn declare(set: &mut MetricSet, name: &str) {
             .and_then(|e| e.encoding.as_deref())
             .and_then(|e| changed(e, changes)),
     };
-    // What only says how to count leaves the event's own encoding: then it is the same event.
+    // `USER` and `SUP` change modifiers only and leave the encoding's fields: such a name stands for the same event.
     let base = known.unwrap_or_default();
     set.push_event(NeededEvent {
         name: name.to_owned(),
@@ -218,7 +218,7 @@ fn declare(set: &mut MetricSet, name: &str) {
     });
 }
 
-/// The pseudo events of the top-down register, by the second byte of the kernel's encoding.
+/// Returns the second byte of the kernel's encoding for a pseudo event of the top-down register.
 fn topdown_slot(name: &str) -> Option<u8> {
     Some(match name {
         "TOPDOWN.SLOTS:perf_metrics" | "TOPDOWN.SLOTS" => 0x04,
@@ -234,7 +234,7 @@ fn topdown_slot(name: &str) -> Option<u8> {
     })
 }
 
-/// An encoding with `c1`, `e1`, `i1`, `u0xfc`, `USER`, `SUP` applied; `None` for any other change.
+/// Returns an encoding with `c1`, `e1`, `i1`, `u0xfc`, `USER`, `SUP` applied; `None` for any other change.
 fn changed(encoding: &str, changes: &str) -> Option<String> {
     let (terms, _) = encoding.strip_prefix("cpu/")?.rsplit_once('/')?;
     let mut terms: Vec<String> = terms.split(',').map(str::to_owned).collect();

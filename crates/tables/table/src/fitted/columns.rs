@@ -2,46 +2,46 @@
 
 use super::{FittedOptions, GAP};
 use crate::escape::display_width;
-use crate::order::Place;
+use crate::order::RowPosition;
 use crate::short_names::cut_middle;
 use crate::text::{push_value, unit_heading};
 use crate::{Cell, Column, ColumnKind, Table, Unit, escape};
 
-/// How wide the name of a row is at least, if it is as long.
+/// The least width of the name of a row in terminal cells, unless the name is shorter.
 const LEAST_NAME: usize = 24;
-/// How wide other names are at least, such as those of modules.
+/// The least width of other names, such as modules, in terminal cells.
 const LEAST_OTHER_NAME: usize = 10;
 
-/// How wide the name of an event is at least, if it is as long.
+/// The least width of the name of an event in terminal cells, unless the name is shorter.
 const LEAST_EVENT: usize = 10;
 
-/// One column.
+/// One shown column.
 struct Shown {
     /// Its index in the table.
     index: usize,
     width: usize,
-    /// How wide it may become at least: names can be shortened.
+    /// The least width in terminal cells: names can be shortened to it.
     least: usize,
     is_right: bool,
-    /// Whether its cells are texts that can be shortened.
+    /// Whether the cells are texts that can be shortened.
     is_name: bool,
-    /// Whether it is of names, and no row has one.
+    /// Whether the column is one of names, and no row has a name.
     is_empty: bool,
-    /// The lines of its heading.
+    /// The lines of the heading.
     heading: [String; 2],
 }
 
 /// The columns in the order in which they are shown.
 pub(super) struct Columns {
     shown: Vec<Shown>,
-    /// The place in `shown` of the column that tells the rows' depth.
+    /// The place in `shown` of the column that is indented by the rows' depth.
     indented: Option<usize>,
-    /// Indices in the table of columns that there is no room for.
+    /// Indices in the table of the columns that do not fit.
     left_out: Vec<usize>,
 }
 
 impl Columns {
-    pub fn choose(table: &Table, places: &[Place], options: &FittedOptions) -> Columns {
+    pub fn choose(table: &Table, places: &[RowPosition], options: &FittedOptions) -> Columns {
         let mut columns = Columns {
             shown: order(table)
                 .into_iter()
@@ -55,7 +55,7 @@ impl Columns {
             let deepest = places.iter().map(|place| place.depth).max().unwrap_or(0);
             let shown = &mut columns.shown[last];
             shown.least = shown.width.min(LEAST_NAME);
-            // Room for the tree's lines, up to a point.
+            // The tree's lines need room, up to a point.
             let indent = 2 * (deepest as usize).min(options.width / 4);
             shown.width += indent;
             shown.least += indent.min(8);
@@ -69,13 +69,13 @@ impl Columns {
         columns
     }
 
-    /// The place of the column that names a row best.
+    /// Returns the place of the column that names a row best.
     fn last_name(&self) -> Option<usize> {
         let is_name = |shown: &Shown| shown.is_name;
         self.shown.iter().rposition(is_name)
     }
 
-    /// The least width of a line, with room for the names of events above their columns.
+    /// Returns the least width of a line, with room for the names of events above their columns.
     fn least_width(&self, table: &Table) -> usize {
         let runs = self
             .shown
@@ -103,7 +103,7 @@ impl Columns {
         }
     }
 
-    /// Drops columns until the others can fit.
+    /// Drops columns until the rest can fit.
     fn drop_some(&mut self, table: &Table, options: &FittedOptions) {
         let first = self.shown.first().map(|shown| shown.index);
         let events = table.events();
@@ -124,7 +124,7 @@ impl Columns {
         }
         self.left_out.sort_unstable();
         self.make_room_for_events(table);
-        // A screen too narrow for even these.
+        // On a screen too narrow even for the remaining columns, the last name becomes narrower.
         let over = self.least_width(table).saturating_sub(options.width);
         if let Some(last) = self.last_name() {
             let least = &mut self.shown[last].least;
@@ -132,7 +132,7 @@ impl Columns {
         }
     }
 
-    /// Gives names the room that is left: first the last one, which tells most.
+    /// Gives names the room that is left, beginning with the last column, which says most.
     fn share_room(&mut self, table: &Table, width: usize) {
         let mut room = width.saturating_sub(self.least_width(table));
         for shown in self.shown.iter_mut().rev() {
@@ -142,7 +142,7 @@ impl Columns {
         }
     }
 
-    /// The indices of the columns in the table.
+    /// Returns the indices of the shown columns in the table.
     pub fn shown(&self) -> impl Iterator<Item = usize> + '_ {
         self.shown.iter().map(|shown| shown.index)
     }
@@ -151,19 +151,19 @@ impl Columns {
         self.indented == Some(column)
     }
 
-    /// How wide the cells of a column may be, if they can be shortened.
+    /// Returns the width of a column's cells, if they can be shortened.
     pub fn name_width(&self, column: usize) -> Option<usize> {
         let shown = &self.shown[column];
         shown.is_name.then_some(shown.width)
     }
 
-    /// How many levels of a tree are drawn.
+    /// Returns the number of a tree's levels that are drawn.
     pub fn indent_limit(&self) -> u32 {
         let width = self.indented.map_or(0, |column| self.shown[column].width);
         (width / 4).max(2) as u32
     }
 
-    /// The lines of the heading: names, and units if there are any.
+    /// Returns the lines of the heading: names, and units if there are any.
     pub fn headings(&self) -> Vec<Vec<&str>> {
         let line = |line: usize| -> Vec<&str> {
             let each = self.shown.iter();
@@ -174,7 +174,7 @@ impl Columns {
         lines
     }
 
-    /// Appends a gap and one cell of so many terminal cells, aligned.
+    /// Appends a gap and one cell, which takes `width` terminal cells, aligned.
     pub fn push_padded(&self, line: &mut String, cell: &str, width: usize, column: usize) {
         if column > 0 {
             line.extend(std::iter::repeat_n(' ', GAP));
@@ -191,7 +191,7 @@ impl Columns {
         }
     }
 
-    /// The line of events above their columns.
+    /// Returns the line of events above their columns.
     pub fn event_line(&self, table: &Table, unicode: bool) -> String {
         let dash = if unicode { "─" } else { "-" };
         let event = |shown: &Shown| table.columns[shown.index].event.as_deref();
@@ -220,7 +220,7 @@ impl Columns {
         line
     }
 
-    /// A sentence about the columns that there is no room for.
+    /// Returns a sentence about the columns that do not fit.
     pub fn left_out(&self, table: &Table) -> Option<String> {
         if self.left_out.is_empty() {
             return None;
@@ -253,12 +253,13 @@ fn of_one_event(table: &Table, one: &Shown, other: &Shown) -> bool {
     table.columns[one.index].event == table.columns[other.index].event
 }
 
-/// How wide columns beside each other are.
+/// Returns the width of neighbouring columns with the gaps between them.
 fn width_of(run: &[Shown], width: impl Fn(&Shown) -> usize) -> usize {
     run.iter().map(width).sum::<usize>() + GAP * run.len().saturating_sub(1)
 }
 
-/// How many cells an event's columns lack for its name, of which the first and last characters tell enough.
+/// Returns the number of terminal cells by which an event's columns are too narrow for its name. A long name needs no
+/// more than [`LEAST_EVENT`] cells, since its first and last characters say enough.
 fn lacking(table: &Table, run: &[Shown]) -> usize {
     let event = run
         .first()
@@ -268,7 +269,8 @@ fn lacking(table: &Table, run: &[Shown]) -> usize {
     needed.saturating_sub(width_of(run, |shown| shown.least))
 }
 
-/// The columns in the order in which a screen shows them: the names of rows behind the numbers of the first event.
+/// Returns the columns in the order in which a screen shows them: the names of rows behind the numbers of the first
+/// event.
 fn order(table: &Table) -> Vec<usize> {
     let shown = (0..table.columns.len()).filter(|index| !table.columns[*index].is_for_programs);
     let mut shown: Vec<usize> = shown.collect();
@@ -287,14 +289,14 @@ fn order(table: &Table) -> Vec<usize> {
     shown
 }
 
-/// Whether a column tells what a row is about.
+/// Returns true if a column says what a row is about.
 fn names_row(column: &Column) -> bool {
     let is_time = column.kind == ColumnKind::Time && matches!(&*column.id, "start" | "end");
     let is_name = matches!(column.kind, ColumnKind::Name | ColumnKind::Address);
     column.event.is_none() && (is_name || is_time)
 }
 
-/// How soon a column gives way: the largest first.
+/// Returns a column's rank in giving way: the column with the largest rank is dropped first.
 fn rank(column: &Column, events: &[&str]) -> (usize, usize) {
     let event = column.event.as_deref();
     let event = event.and_then(|event| events.iter().position(|known| *known == event));
@@ -322,7 +324,7 @@ fn rank(column: &Column, events: &[&str]) -> (usize, usize) {
 }
 
 /// Measures a column as wide as it wants to be.
-fn measure(table: &Table, places: &[Place], options: &FittedOptions, index: usize) -> Shown {
+fn measure(table: &Table, places: &[RowPosition], options: &FittedOptions, index: usize) -> Shown {
     let column = &table.columns[index];
     let mut heading = [
         escape(&column.name),

@@ -1,7 +1,7 @@
 //! Lines of text: wrapped ones, and the lines that lead through a tree.
 
 use crate::escape::display_width;
-use crate::order::Place;
+use crate::order::RowPosition;
 use std::borrow::Cow;
 
 /// Wraps a text at its spaces; all lines but the first one begin with `indent`. Words that are too long are cut.
@@ -61,9 +61,9 @@ pub fn close_percents(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Makes the lines that lead to each row of a tree from the rows above it. Rows at more than `deepest` levels tell their
-/// level instead.
-pub(super) fn guides(places: &[Place], deepest: u32, unicode: bool) -> Vec<String> {
+/// Makes the lines that lead to each row of a tree from the rows above it. Rows at more than `deepest` levels tell
+/// their level instead.
+pub(super) fn guides(places: &[RowPosition], deepest: u32, unicode: bool) -> Vec<String> {
     let [through, last, next, blank] = match unicode {
         true => ["│ ", "└─", "├─", "  "],
         false => ["| ", "`-", "|-", "  "],
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn guides_lead_to_rows() {
         let places = [0, 1, 2, 3, 3, 1, 2, 0, 1];
-        let places = places.map(|depth| Place { row: 0, depth });
+        let places = places.map(|depth| RowPosition { row: 0, depth });
         assert_eq!(
             guides(&places, 9, true),
             ["", "├─", "│ └─", "│   ├─", "│   └─", "└─", "  └─", "", "└─"]

@@ -1,17 +1,17 @@
 //! The rows that a screen shows of a table.
 
 use super::ShownRows;
-use crate::order::{self, Place};
+use crate::order::{self, RowPosition};
 use crate::{Cell, Table, Unit};
 
 /// Rows that are shown, and a sentence about the others.
 pub(super) struct Kept {
-    pub places: Vec<Place>,
+    pub places: Vec<RowPosition>,
     pub left_out: Option<String>,
 }
 
 /// Chooses rows of a table in its display order.
-pub(super) fn kept(table: &Table, order: &[Place], rows: ShownRows) -> Kept {
+pub(super) fn kept(table: &Table, order: &[RowPosition], rows: ShownRows) -> Kept {
     let top = match rows {
         ShownRows::All => usize::MAX,
         ShownRows::Top(top) => top,
@@ -27,10 +27,11 @@ pub(super) fn kept(table: &Table, order: &[Place], rows: ShownRows) -> Kept {
 }
 
 /// Chooses the rows with the largest shares.
-fn best_of_tree(table: &Table, order: &[Place], best: usize) -> Kept {
+fn best_of_tree(table: &Table, order: &[RowPosition], best: usize) -> Kept {
     let mut columns = table.columns.iter();
     let share = columns.position(|column| column.unit == Unit::Percent);
-    let cell = |place: &Place| share.map_or(Cell::Empty, |share| table.row(place.row).cell(share));
+    let cell =
+        |place: &RowPosition| share.map_or(Cell::Empty, |share| table.row(place.row).cell(share));
     let mut ranked: Vec<usize> = (0..order.len()).collect();
     let scale = Unit::Percent.scale();
     // Stable: of equal rows the upper one comes first.

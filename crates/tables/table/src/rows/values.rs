@@ -7,31 +7,32 @@ use std::borrow::Cow;
 /// The cells of one column, by row.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Values {
-    /// None has a value.
+    /// No cell has a value.
     #[default]
     Empty,
     /// The number of each name, [`NAMELESS`] of empty cells.
     Names(Vec<u32>),
     Counts(Words),
     Addresses(Words),
-    /// Ratios of one denominator.
+    /// Ratios that share one denominator.
     Ratios {
         numerators: Words,
         denominator: u64,
     },
-    /// Without errors of their own; [`NOTHING`] is an empty cell.
+    /// Numbers without errors of their own; [`NOTHING`] is an empty cell.
     Reals(Vec<f64>),
-    /// All others.
+    /// Cells that fit none of the other lists.
     Mixed(Vec<Stored>),
 }
 
-/// The number of no name.
+/// The number that stands for an empty cell among names.
 const NAMELESS: u32 = u32::MAX;
 
-/// What stands for an empty cell among reals: a NaN that no computation gives. If one does, it is any other NaN.
+/// The bits of an empty cell among reals: a NaN that no computation gives. A real that has these bits is stored as
+/// another NaN.
 const NOTHING: u64 = 0x7ff8_5f4e_4f4e_4521;
 
-/// Numbers, in half of their size while they are small; the largest one of a size is kept for empty cells.
+/// Numbers, in half of their size while they are small. The largest number of each size stands for empty cells.
 #[derive(Debug, Clone)]
 pub(super) enum Words {
     Narrow(Vec<u32>),
@@ -39,7 +40,7 @@ pub(super) enum Words {
 }
 
 impl Words {
-    /// So many empty cells.
+    /// Makes `length` empty cells, with room for `room`.
     fn empty((length, room): (usize, usize)) -> Words {
         Words::Narrow(filled(u32::MAX, (length, room)))
     }
@@ -54,7 +55,7 @@ impl Words {
         }
     }
 
-    /// Adds a cell; gives back `false`, and adds nothing, where it cannot be told from an empty one.
+    /// Adds a cell; returns `false`, and adds nothing, where the cell cannot be told from an empty one.
     #[inline]
     fn push(&mut self, value: Option<u64>) -> bool {
         if value == Some(u64::MAX) {
@@ -147,7 +148,7 @@ impl Stored {
     }
 }
 
-/// A list of equal values, with room for so many.
+/// Makes a list of `length` equal values, with room for `room`.
 fn filled<T: Clone>(value: T, (length, room): (usize, usize)) -> Vec<T> {
     let mut list = Vec::with_capacity(room.max(length + 1));
     list.resize(length, value);
@@ -213,7 +214,7 @@ impl Values {
         }
     }
 
-    /// Makes the list one into which `cell` fits, and adds it.
+    /// Turns the list into one into which `cell` fits, and adds the cell.
     #[cold]
     fn change(&mut self, cell: &Cell<'_>, of: (usize, usize), names: &mut Pool) {
         *self = match (&self, cell) {
@@ -250,7 +251,7 @@ impl Values {
         self.push(cell, of, names);
     }
 
-    /// Adds a cell like that of an earlier row.
+    /// Adds a cell that equals that of an earlier row.
     pub(super) fn repeat(&mut self, row: usize) {
         match self {
             Values::Empty => {}
@@ -297,7 +298,7 @@ impl Values {
         self.stored(row).cell(names)
     }
 
-    /// Whether both rows have one name, as far as its number tells.
+    /// Returns true if both rows have the same number of a name. Equal names may have different numbers.
     #[inline]
     pub(super) fn is_same_name(&self, one: usize, other: usize) -> bool {
         match self {
@@ -306,8 +307,8 @@ impl Values {
         }
     }
 
-    /// Numbers that are in the order of the cells of the first `length` rows; `None` where some have no value or cells
-    /// are not of one kind.
+    /// Returns numbers that are in the order of the cells of the first `length` rows. `None` where some cells have no
+    /// value or are not of one kind.
     pub(super) fn sort_keys(&self, length: usize) -> Option<Vec<u64>> {
         match self {
             Values::Counts(list) => (0..length).map(|row| list.get(row)).collect(),
@@ -319,7 +320,7 @@ impl Values {
         }
     }
 
-    /// Whether all cells fit into a column, as far as that needs no look at each.
+    /// Returns true if all cells are known to fit into a column without a look at each.
     pub(super) fn all_fit(&self, kind: ColumnKind) -> bool {
         let example = match self {
             Values::Empty => Cell::Empty,
@@ -334,7 +335,8 @@ impl Values {
     }
 }
 
-/// The number of a name. One that was made for its row is seldom that of another, so it is not looked for.
+/// Returns the number of a name. An owned text was made for its row and is seldom another row's too, so it is not
+/// looked up.
 #[allow(clippy::ptr_arg, reason = "whether the text is borrowed decides")]
 #[inline]
 fn number(name: &Cow<'_, str>, names: &mut Pool) -> u32 {

@@ -229,7 +229,7 @@ impl Rules {
         source.error(
             part.place(),
             format!("`{}` is no {kind}: {reason}", part.text),
-            "mend it, or match names as they are with --match=simple",
+            "mend it, or match names as they are (match style simple)",
         )
     }
 

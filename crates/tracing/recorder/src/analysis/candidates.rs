@@ -1,4 +1,4 @@
-//! What is found in a module: functions, and how their calls can be traced.
+//! The functions of a module, and the ways in which their calls can be traced.
 //!
 //! Addresses here are those of the ELF file (virtual addresses), before it is loaded.
 
@@ -8,71 +8,72 @@ use super::special::is_told;
 use crate::arch::{ImportSite, Prologue};
 use dioptra_tracelayout::message::Method;
 
-/// What is looked for.
+/// The kinds of functions that a scan looks for.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanOptions {
-    /// Functions without instrumentation, too.
+    /// Whether functions without instrumentation are looked for, too.
     pub plain: bool,
-    /// Library calls, too.
+    /// Whether library calls are looked for, too.
     pub library_calls: bool,
 }
 
 /// A function whose calls can be traced.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its first byte.
+    /// The address of its first byte.
     pub start: u64,
     /// Its size in bytes; 0 if it is not known.
     pub size: u64,
-    /// How.
+    /// The way in which its calls are found.
     pub method: Method,
-    /// Where the jump to its thunk goes, or the pointer through which it is called.
+    /// The address of the jump to its thunk, or of the pointer through which it is called.
     pub site: u64,
-    /// What the thunk calls.
+    /// The code that the thunk calls.
     pub body: CandidateBody,
-    /// What takes the place of a hook that is not wanted, and how many bytes of it, at the site: calls that cost nothing.
+    /// The instructions that overwrite a compiler's hook at the site if the function is not wanted, so that its calls
+    /// cost nothing; `None` where no hook has to be removed.
     pub neutral: Option<&'static [u8]>,
-    /// The name of a library call.
+    /// The name of a library call; `None` for a function of the module itself.
     pub name: Option<String>,
-    /// The calls of a library function; empty if the jump to its thunk is at the site.
+    /// The instructions that call a library function; empty if the jump to its thunk is at the site.
     pub calls: Vec<ImportSite>,
 }
 
 impl Candidate {
-    /// Returns whether of its calls only the beginning is recorded.
+    /// Returns whether only the beginnings of its calls are recorded.
     pub fn is_told(&self) -> bool {
         self.name.as_deref().is_some_and(is_told) && self.method.finds_library_calls()
     }
 }
 
-/// What a thunk calls.
+/// The code that a thunk calls.
 #[derive(Clone, Debug)]
 pub enum CandidateBody {
-    /// This address.
+    /// The code at this address.
     At(u64),
-    /// These instructions.
+    /// These displaced instructions, and then the rest of the function.
     Displaced(Prologue),
-    /// What the pointer at this address leads to.
+    /// The function to which the pointer at this address leads.
     Pointer(u64),
     /// Nothing: the function calls the runtime itself.
     Itself,
 }
 
-/// What was found in a module.
+/// The result of a module's scan.
 #[derive(Debug, Default)]
 pub struct ModuleCode {
-    /// In the order of their addresses.
+    /// The functions whose calls can be traced, by address.
     pub candidates: Vec<Candidate>,
-    /// What can't be traced, and why.
+    /// The addresses of functions that can't be traced, with the reasons.
     pub refused: Vec<(u64, Refused)>,
-    /// Loadable segments.
+    /// The loadable segments.
     pub segments: Vec<Segment>,
     /// Library functions that are called through registers, which can't be traced.
     pub through_registers: Vec<String>,
 }
 
 impl ModuleCode {
-    /// The file offset of a virtual address.
+    /// Returns the file offset of a virtual address.
     pub fn file_offset(&self, address: u64) -> Option<u64> {
         self.segments
             .iter()

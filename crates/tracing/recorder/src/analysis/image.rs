@@ -1,4 +1,4 @@
-//! What an ELF file says, as far as it matters where calls can be traced.
+//! The parts of an ELF file that decide where calls can be traced.
 //!
 //! Addresses are those of the file (virtual addresses), before it is loaded.
 
@@ -24,11 +24,11 @@ type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
 /// A loadable segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Where it begins in the file.
+    /// The offset of its first byte in the file.
     pub offset: u64,
-    /// Where it is loaded.
+    /// The virtual address of its first byte.
     pub address: u64,
-    /// How much of the file it maps.
+    /// The size in bytes of the part of the file that it maps.
     pub file_size: u64,
     /// Whether it holds code.
     pub executable: bool,
@@ -36,7 +36,7 @@ pub struct Segment {
     pub writable: bool,
 }
 
-/// The loadable segments of an ELF file.
+/// Returns the loadable segments of an ELF file.
 pub fn segments<'d, R: ReadRef<'d>>(
     elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
 ) -> Vec<Segment> {
@@ -54,8 +54,8 @@ pub fn segments<'d, R: ReadRef<'d>>(
         .collect()
 }
 
-/// The bytes of an ELF file, as far as an [`Image`] needs them: what is loaded, and the symbols. Others, which may be many,
-/// are zero, and take neither time nor memory.
+/// Reads the bytes of an ELF file that an [`Image`] needs: the loaded segments, the symbols and similar tables. All
+/// other bytes, which may be many, are zero, and take neither time nor memory.
 ///
 /// # Errors
 /// If reading fails, also if the file has become shorter.
@@ -67,12 +67,12 @@ pub fn read_needed<'d, R: ReadRef<'d>>(
     let loaded = loaded.filter(|s| s.p_type(elf.endian()) == PT_LOAD);
     let needed = loaded.map(|s| (s.p_offset(elf.endian()), s.p_filesz(elf.endian())));
     read_with_tables(file, elf, needed.collect(), |kind| {
-        // Debug information is of the first type.
+        // Sections with debug information have the type SHT_PROGBITS.
         kind != SHT_PROGBITS && kind != SHT_NOBITS
     })
 }
 
-/// The bytes of a program that a process executes, without a copy.
+/// Maps the file of a program that a process executes, so that nothing is copied.
 ///
 /// # Errors
 /// If it can't be mapped.
@@ -82,7 +82,7 @@ pub fn map_program<'d, R: ReadRef<'d>>(
 ) -> io::Result<MappedFile> {
     let bytes = MappedFile::new(file)?;
     for segment in segments(elf) {
-        // All at once. Older kernels can't, and map what is asked for, later.
+        // Asks for all pages at once. Older kernels can't do that, and map each page when it is used.
         let start = usize::try_from(segment.offset & !4095).unwrap_or(usize::MAX);
         let end = usize::try_from(segment.offset.saturating_add(segment.file_size));
         let end = end.unwrap_or(usize::MAX).min(bytes.len());
@@ -95,14 +95,14 @@ pub fn map_program<'d, R: ReadRef<'d>>(
 
 /// A file's bytes.
 pub enum FileBytes {
-    /// Copied.
+    /// A copy of the bytes.
     Read(Vec<u8>),
-    /// The file's own.
+    /// The file itself, mapped.
     Mapped(MappedFile),
 }
 
 impl FileBytes {
-    /// Whether the file was truncated since: then bytes that were read may be wrong.
+    /// Returns whether the file was truncated since it was mapped. Bytes that were read since then may be wrong.
     pub fn is_truncated(&self) -> bool {
         match self {
             FileBytes::Read(_) => false,
@@ -122,8 +122,8 @@ impl std::ops::Deref for FileBytes {
     }
 }
 
-/// The bytes of an ELF file as [`read_needed`] reads them, but of what is loaded only some: `needed`, places in the file and
-/// sizes; and of the symbols the dynamic linker's.
+/// Reads parts of an ELF file: `needed`, which are offsets and sizes, and the dynamic linker's symbols. All other bytes
+/// are zero, as in [`read_needed`].
 ///
 /// # Errors
 /// As [`read_needed`].
@@ -147,7 +147,7 @@ pub fn read_some<'d, R: ReadRef<'d>>(
     read_with_tables(file, elf, needed, |kind| kind == SHT_DYNSYM)
 }
 
-/// The headers, what is `needed`, and the sections of some types.
+/// Reads the headers, the parts that are `needed`, and the sections of some types.
 fn read_with_tables<'d, R: ReadRef<'d>>(
     file: &File,
     elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
@@ -197,30 +197,31 @@ pub struct Image<'a> {
     /// Its loadable segments.
     pub segments: Vec<Segment>,
     data: &'a [u8],
-    /// Addresses of pointers that the dynamic linker fills with functions, and their names.
+    /// The pointers that the dynamic linker fills with functions: their addresses, and the functions' names.
     pub slots: HashMap<u64, String>,
-    /// Those of them that are only called through, as far as the linker was told, and filled with functions of other
-    /// modules.
+    /// The slots of functions of other modules that code should only call through: `GLOB_DAT` and `JUMP_SLOT`
+    /// relocations of undefined symbols.
     pub imports: HashMap<u64, String>,
-    /// Addresses that the linker makes of load-relative words: where, what.
+    /// The words that the dynamic linker relocates by the load address: their addresses, and the addresses that they
+    /// refer to.
     pub relative: BTreeMap<u64, u64>,
-    /// Stubs that jump through slots.
+    /// The stubs that jump through slots, by address.
     pub stubs: BTreeMap<u64, Stub>,
 }
 
 /// A stub of the procedure linkage table.
 #[derive(Clone, Debug)]
 pub struct Stub {
-    /// The function that it leads to.
+    /// The name of the function that it leads to.
     pub name: String,
-    /// Where its jump is, or what can be patched to be one.
+    /// The address of its jump, or of instructions that can be replaced by one.
     pub jump: u64,
-    /// The pointer through which it jumps.
+    /// The address of the pointer through which it jumps.
     pub pointer: u64,
 }
 
 impl<'a> Image<'a> {
-    /// Reads the headers. Nothing else is known yet.
+    /// Reads the headers only. Slots, imports and stubs stay empty.
     ///
     /// # Errors
     /// If the bytes are no ELF file for this machine.
@@ -237,7 +238,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Reads relocations and linkage tables, too.
+    /// Reads the headers, the relocations and the linkage tables.
     ///
     /// # Errors
     /// As [`Image::new`].
@@ -248,17 +249,17 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    /// How many bytes the file has.
+    /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.data.len() as u64
     }
 
-    /// Whether it is made for one address: pointers in it need no relocations.
+    /// Returns whether the file is made for one address (`ET_EXEC`). Its pointers need no relocations.
     pub fn is_fixed(&self) -> bool {
         self.elf.elf_header().e_type(self.elf.endian()) == ET_EXEC
     }
 
-    /// Whether an address is one of code.
+    /// Returns whether an address is one of code.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments
             .iter()
@@ -292,7 +293,7 @@ impl<'a> Image<'a> {
                         relocation.flags(),
                         RelocationFlags::Elf { r_type } if pointers.contains(&r_type)
                     );
-                    // What a linker has not seen the definition of is of no kind.
+                    // The linker leaves symbols whose definition it has not seen without a type.
                     let is_function =
                         matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
                     if is_pointer && symbol.is_undefined() && is_function {
@@ -310,7 +311,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The bytes at an address, as many as there are.
+    /// Returns `size` bytes at an address, or fewer where the segment's part of the file ends.
     pub fn bytes(&self, address: u64, size: u64) -> Option<&'a [u8]> {
         let segment = self
             .segments
@@ -322,7 +323,7 @@ impl<'a> Image<'a> {
         self.data.get(start..start.checked_add(size as usize)?)
     }
 
-    /// The addresses that a section lists.
+    /// Returns the addresses that a section lists, sorted.
     pub fn listed(&self, name: &str) -> Vec<u64> {
         let mut all = Vec::new();
         for section in self.elf.sections() {
@@ -344,7 +345,7 @@ impl<'a> Image<'a> {
         all
     }
 
-    /// The functions that have names: the address, the size, the name.
+    /// Returns the functions that have names, each with its address, size and name.
     pub fn named(&self) -> impl Iterator<Item = (u64, u64, &'a str)> {
         self.elf
             .symbols()

@@ -1,31 +1,31 @@
-//! Functions of the C library and the dynamic linker that the runtime has to know of.
+//! Functions of the C library and the dynamic linker whose calls the runtime must see.
 
 use super::image::Segment;
 use crate::arch::Prologue;
 use dioptra_tracelayout::message::Observed;
 use object::{Object, ObjectSymbol};
 
-/// A function of the C library or the dynamic linker that the runtime has to know of.
+/// A function of the C library or the dynamic linker whose calls the runtime must see.
 #[derive(Clone, Debug)]
 pub struct FunctionHook {
-    /// Where the jump goes.
+    /// The address of the jump to its thunk.
     pub site: u64,
-    /// What is moved away for it.
+    /// The instructions that are moved away to make room for the jump.
     pub prologue: Prologue,
-    /// What happens there.
+    /// The work that the thunk does.
     pub work: HookWork,
 }
 
-/// What happens at a [`FunctionHook`].
+/// The work of the thunk of a [`FunctionHook`].
 #[derive(Clone, Copy, Debug)]
 pub enum HookWork {
-    /// The runtime is told.
+    /// The thunk reports the call to the runtime.
     Observe(Observed),
-    /// The runtime does it instead.
+    /// The thunk calls the runtime's own function in the place of this one.
     Execve,
 }
 
-/// Whether this is the C library or the dynamic linker.
+/// Returns whether a file is the C library or the dynamic linker.
 pub fn has_hooks<'d>(file: &impl Object<'d>) -> bool {
     file.dynamic_symbols().any(|symbol| {
         matches!(symbol.name(), Ok("__libc_start_main" | "_dl_debug_state"))
@@ -33,11 +33,11 @@ pub fn has_hooks<'d>(file: &impl Object<'d>) -> bool {
     })
 }
 
-/// Their names, and what happens there.
+/// The names of these functions, with the work of their thunks.
 pub const OBSERVED: [(&str, HookWork); 9] = [
     ("swapcontext", HookWork::Observe(Observed::SwapContext)),
     ("setcontext", HookWork::Observe(Observed::SetContext)),
-    // `_longjmp` and `siglongjmp` are other names of it.
+    // `_longjmp` and `siglongjmp` are other names of `longjmp`.
     ("longjmp", HookWork::Observe(Observed::Jump)),
     ("__longjmp_chk", HookWork::Observe(Observed::Jump)),
     ("execve", HookWork::Execve),
@@ -50,8 +50,8 @@ pub const OBSERVED: [(&str, HookWork); 9] = [
     ),
 ];
 
-/// Returns the values of its first argument for which a function is observed; empty: all. Other values cost no more
-/// than a comparison.
+/// Returns the values of the first argument for which calls of a function are observed; empty if all calls are. Other
+/// values cost no more than a comparison.
 pub fn observed_for(function: Observed) -> &'static [u16] {
     const SYSCALLS: [u16; 3] = [
         libc::SYS_clone as u16,
@@ -65,12 +65,13 @@ pub fn observed_for(function: Observed) -> &'static [u16] {
     }
 }
 
-/// How much of a function is looked at that has `size` bytes: some padding, too.
+/// Returns the number of bytes to analyse of a function that has `size` bytes. A short function is analysed with some
+/// of its padding.
 pub fn looked_at(size: u64) -> u64 {
     size.max(16)
 }
 
-/// Where their code lies in the file, for [`hooks`](crate::arch::hooks): offsets and sizes.
+/// Returns the offsets and sizes in the file of the observed functions' code, for [`hooks`](crate::arch::hooks).
 pub fn hooked_code<'d>(file: &impl Object<'d>, segments: &[Segment]) -> Vec<(u64, u64)> {
     let is_hooked = |name| OBSERVED.iter().any(|(hooked, _)| name == Ok(*hooked));
     file.dynamic_symbols()

@@ -1,4 +1,4 @@
-//! A look at a file of which little may be needed.
+//! A file that is read in blocks, because little of it may be needed.
 
 use object::{ReadCache, ReadRef};
 use std::cell::OnceCell;
@@ -7,25 +7,26 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// What is read at once: names of symbols lie close to each other.
+/// The size of a small file's blocks in bytes. Names of symbols lie close to each other, so one block serves many of
+/// them.
 const BLOCK: u64 = 16 << 10;
-/// The most blocks: those of large files are larger.
+/// The largest number of blocks. A large file has larger blocks.
 const BLOCKS: u64 = 1 << 14;
 
-/// A file, read in blocks when they are asked for.
+/// A file whose blocks are read when they are first asked for.
 #[derive(Debug)]
 pub struct Glance<'f> {
     file: &'f File,
     size: u64,
     block: u64,
-    /// None inside: it can't be read.
+    /// The blocks that were read; `None` inside if a block can't be read.
     blocks: Vec<OnceCell<Option<Box<[u8]>>>>,
-    /// What does not lie in one block.
+    /// The cache for reads that no single block holds.
     others: ReadCache<&'f File>,
 }
 
 impl<'f> Glance<'f> {
-    /// At this file. Nothing is read yet.
+    /// Makes a view of this file. Nothing is read yet.
     ///
     /// # Errors
     /// If its size is not known.
@@ -42,7 +43,7 @@ impl<'f> Glance<'f> {
         })
     }
 
-    /// The block around an offset, from that on.
+    /// Returns the bytes from an offset to the end of its block.
     fn rest_of_block(&self, offset: u64) -> Option<&[u8]> {
         let number = offset / self.block;
         let read = || {
@@ -100,7 +101,7 @@ mod tests {
                     ReadRef::read_bytes_at(&glance, start, end - start),
                     ReadRef::read_bytes_at(data, start, end - start)
                 );
-                // Names, not lines: a cache gives up after some thousand bytes.
+                // Only lengths of names are compared: a `ReadCache` gives up after some thousand bytes.
                 let end = end.min(start + 4096);
                 assert_eq!(
                     ReadRef::read_bytes_at_until(&glance, start..end, 0),

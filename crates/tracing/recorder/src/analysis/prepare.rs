@@ -1,4 +1,4 @@
-//! Modules, analysed once each: which of their functions can be traced, and which are to be.
+//! Modules, analysed once each: the functions that can be traced, and the selector's choice among them.
 
 use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
 use super::image::{FileBytes, map_program, read_needed, read_some, segments};
@@ -32,20 +32,20 @@ use std::sync::Arc;
 /// A module that was analysed.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Its number in the journal.
+    /// Its number in the journal; `None` if it was not searched for functions.
     pub number: Option<u32>,
     pub(crate) code: ModuleCode,
-    /// Functions that the runtime has to know of.
+    /// Functions whose calls the runtime must see.
     pub(crate) hooks: Vec<FunctionHook>,
-    /// For each candidate: what happens there, and its function id.
+    /// The variant and the function id of each candidate, in the same order.
     pub(crate) chosen: Vec<(SiteVariant, u32)>,
-    /// Of those that are sampled with what they call: which call nothing.
+    /// The addresses of functions that call nothing, among those that are sampled with what they call.
     pub(crate) leaves: HashSet<u64>,
     /// Whether it is or contains LLVM's unwinder.
     pub finds_frames_by_stack_pointer: bool,
 }
 
-/// A module's file, while it is the same.
+/// The identity of a file that was analysed. A file that was written to since has another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FileKey {
     device: u64,
@@ -55,7 +55,7 @@ struct FileKey {
     is_program: bool,
 }
 
-/// Analyses modules, each once.
+/// The analysis of modules, each of which is analysed once.
 pub struct Planner {
     selector: Box<dyn Selector>,
     modules: HashMap<FileKey, Arc<Prepared>>,
@@ -64,32 +64,33 @@ pub struct Planner {
     sampled: Vec<SampledFunction>,
 }
 
-/// A function of which some calls are recorded.
+/// A function of which only some calls are recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledFunction {
-    /// Its id.
+    /// Its function id.
     pub function: u32,
-    /// How they are chosen; times in nanoseconds.
+    /// The way in which its executions are chosen; times in nanoseconds.
     pub sampling: Sampling,
-    /// With what they call.
+    /// Whether an execution is recorded or left out together with the calls in it.
     pub tree: bool,
-    /// What the others go through.
+    /// The code that executions run through if they are not chosen.
     pub passing: Passing,
 }
 
-/// What calls of a sampled function go through that are not chosen.
+/// The code that an execution of a sampled function runs through if it is not chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// Code that counts them.
+    /// Code that counts the execution.
     Counted,
-    /// Such code, and hooks that hide what they call.
+    /// Code that counts the execution, and hooks that hide the calls in it.
     Hidden,
     /// The runtime, which the function calls itself.
     Runtime,
 }
 
 impl Passing {
-    /// Of a candidate; `hides`: what it calls is hidden, too.
+    /// Returns the code for a candidate's executions that are not chosen. `hides` says whether the calls in them are
+    /// hidden.
     fn of(candidate: &Candidate, hides: bool) -> Passing {
         match candidate.body {
             CandidateBody::Itself => Passing::Runtime,
@@ -108,14 +109,14 @@ impl std::fmt::Debug for Planner {
 }
 
 impl Prepared {
-    /// Whether it has functions that the runtime has to know of: the C library.
+    /// Returns whether the module has functions whose calls the runtime must see, as the C library has.
     pub fn is_runtimes_own(&self) -> bool {
         !self.hooks.is_empty()
     }
 }
 
 impl Planner {
-    /// With this choice of functions.
+    /// Makes a planner with this choice of functions.
     pub fn new(selector: Box<dyn Selector>) -> Planner {
         Planner {
             selector,
@@ -126,29 +127,29 @@ impl Planner {
         }
     }
 
-    /// The sampled functions of the modules that were analysed since this was last asked.
+    /// Returns the sampled functions of the modules that were analysed since the last call.
     pub fn take_sampled(&mut self) -> Vec<SampledFunction> {
         std::mem::take(&mut self.sampled)
     }
 
-    /// What hides calls.
+    /// Returns the conditions under which hooks hide calls.
     pub fn gating(&self) -> Gating {
         self.selector.gating()
     }
 
-    /// What is to be said of the modules that were analysed since this was last asked.
+    /// Returns the notes about the modules that were analysed since the last call.
     pub fn take_notes(&mut self) -> Vec<String> {
         self.notes.extend(self.selector.take_notes());
         std::mem::take(&mut self.notes)
     }
 
-    /// What the selector says at the end.
+    /// Returns the selector's warnings at the end of the recording.
     pub fn warnings(&mut self) -> Vec<String> {
         self.selector.warnings()
     }
 
-    /// Analyses a module of a process, unless that was done before. `None` if its file can't be read, or is not what was
-    /// mapped.
+    /// Analyses a module of a process, unless that was done before. Returns `None` if its file can't be read, or is not
+    /// the file that was mapped.
     ///
     /// # Errors
     /// If the trace can't be written.
@@ -199,7 +200,7 @@ impl Planner {
             leaves: HashSet::new(),
             finds_frames_by_stack_pointer: false,
         };
-        // A glance reads only parts of files, which may be large and of no interest.
+        // A glance reads only parts of the file, which may be large and of no interest.
         let Ok(glance) = Glance::new(file) else {
             return Ok(None);
         };
@@ -319,7 +320,7 @@ impl Planner {
         let sampled =
             sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));
         let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
-        // Zeroes were perhaps taken for code.
+        // The scan may have taken zeroes for code.
         if data.is_truncated() {
             self.notes
                 .push(untraced("its file was truncated while it was read"));
@@ -413,7 +414,7 @@ fn entry(
     })
 }
 
-/// What is said of library functions that are called through registers.
+/// Returns the note about library functions that are called through registers, if there are any.
 fn through_registers(module: &MappedModule, names: &[String]) -> Option<String> {
     const EXAMPLES: usize = 5;
     if names.is_empty() {
@@ -454,13 +455,13 @@ fn refusals(code: &ModuleCode) -> Vec<RefusedFunctions> {
     all.into_values().collect()
 }
 
-/// Whether it is the dynamic linker, which is never traced: it loads the tracer.
+/// Returns whether a file is the dynamic linker, which is never traced because it loads the tracer.
 pub fn is_linker(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
 }
 
-/// Whether a compiler has put hooks in the module, as far as a glance tells.
+/// Returns whether a compiler has put hooks in the module, as far as its sections and imports tell.
 fn is_instrumented<'d>(file: &impl Object<'d>) -> bool {
     const HOOKS: [&[u8]; 5] = [
         b"mcount",
@@ -483,7 +484,8 @@ fn is_instrumented<'d>(file: &impl Object<'d>) -> bool {
         })
 }
 
-/// The path by which a mapped file can be read, if it is still there.
+/// Returns a path by which a mapped file can be read, and the file's metadata; `None` if the file is not there any
+/// more.
 pub fn open(pid: u32, module: &MappedModule) -> Option<(PathBuf, fs::Metadata)> {
     procfs::path_for(pid, module.path.as_os_str().as_bytes())
         .into_iter()

@@ -1,33 +1,34 @@
-//! Why functions can't be traced.
+//! The reasons why functions can't be traced.
 
-/// Why a function's first instructions can't be moved.
+/// The reason why a function can't be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refused {
-    /// It is shorter than a jump, and something else follows.
+    /// The function is shorter than a jump, and something else follows.
     Short,
-    /// It jumps, or something refers, into the instructions that would be moved.
+    /// A jump or another reference leads into the instructions that would be moved.
     Entered,
-    /// It loops to its first instruction.
+    /// The function loops to its first instruction.
     Loop,
-    /// An instruction that can't be moved: a call through a register or a table.
+    /// One of the first instructions can't be moved: a call through a register or a table.
     Instruction,
-    /// Bytes that are no instructions.
+    /// The first bytes are no known instructions.
     Unknown,
-    /// It does not begin as a function does: its frame is there already, or its return address is not known.
+    /// The code does not begin as a function does: its frame is there already, or its return address is not known.
     NoEntry,
-    /// What it does depends on who called it, or it returns more than once.
+    /// The function depends on its caller's address, or returns more than once.
     Special,
-    /// Code that was made at run time calls it, and a garbage collector knows that by the return address.
+    /// Code that was made at run time calls the function, and a garbage collector recognises that by the return
+    /// address.
     Sought,
-    /// It looks at its return address, or changes it: it would see the tracer's.
+    /// The function looks at its return address or changes it, and would see the tracer's.
     ReturnAddress,
-    /// It uses its caller's frame pointer, or changes it.
+    /// The function uses or changes its caller's frame pointer.
     FramePointer,
-    /// It belongs to the code that throws exceptions, which goes through frames while they are left.
+    /// The function belongs to the code that throws exceptions, which goes through frames while they are left.
     Unwinder,
     /// The function is a sanitizer's, which runs where no hook may.
     Sanitizer,
-    /// It has a name, but no unwind table says where its frame is.
+    /// The function has a name, but no unwind table says where its frame is.
     NoTable,
     /// The function lies in memory that the program may write to while it runs.
     Written,
@@ -35,12 +36,12 @@ pub enum Refused {
     Relocated,
     /// The function moves the stack pointer to a copied stack, or calls one that does: such calls return twice.
     CopiesStacks,
-    /// There is no room near it.
+    /// No memory for a thunk is free near the function.
     Far,
 }
 
 impl Refused {
-    /// In words, for users.
+    /// Returns the reason in words, for users.
     pub fn reason(self) -> &'static str {
         match self {
             Refused::Short => "shorter than a jump",

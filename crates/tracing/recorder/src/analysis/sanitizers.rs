@@ -1,7 +1,7 @@
 //! The parts of sanitizers (AddressSanitizer, ThreadSanitizer, …) that are linked into programs or loaded with them.
 //!
-//! A sanitizer's functions are called before the program's constructors, inside `malloc`, and at the end by a task that shares
-//! another task's thread-local memory. No hook may run there.
+//! A sanitizer's functions are called before the program's constructors, inside `malloc`, and at the end by a task that
+//! shares another task's thread-local memory. No hook may run there.
 
 use super::image::Image;
 use memchr::memmem::Finder;
@@ -60,10 +60,10 @@ const LIBRARIES: [&str; 7] = [
     "libmsan.so",
 ];
 
-/// The text that all the namespaces but `__interception` contain: most mangled names are searched for it only.
+/// The text that all the namespaces but `__interception` contain. Most mangled names are searched for this text only.
 static SANITIZER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("san"));
 
-/// Whether a function's name is one of a sanitizer's.
+/// Returns whether a function's name is one of a sanitizer's.
 pub fn is_name(name: &str) -> bool {
     if name.starts_with("_Z") {
         return name.starts_with("_ZN14__interception")
@@ -73,7 +73,7 @@ pub fn is_name(name: &str) -> bool {
     name.starts_with("__") && PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a file is a sanitizer's library.
+/// Returns whether a file is a sanitizer's library.
 pub fn is_library(file_name: &str) -> bool {
     LIBRARIES.iter().any(|name| file_name.starts_with(name))
 }
@@ -95,7 +95,7 @@ pub fn local_functions(image: &Image<'_>) -> HashSet<u64> {
     found
 }
 
-/// Whether a sanitizer is linked into a module whose functions have no names: they can't be told from the program's.
+/// Returns whether a sanitizer is linked into a module without symbols, where its functions look like the program's.
 pub fn is_hidden<'d>(file: &impl Object<'d>) -> bool {
     let is_init = |name: &str| {
         matches!(

@@ -5,7 +5,7 @@ use super::sanitizers;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
-/// Functions that return twice, or do what their caller's address says, or are entered in no ordinary way.
+/// Functions that return twice, that depend on their caller's address, or that are not entered by an ordinary call.
 const SPECIAL: &[&str] = &[
     "setjmp",
     "_setjmp",
@@ -47,7 +47,7 @@ const SPECIAL: &[&str] = &[
     "_dl_runtime_resolve",
 ];
 
-/// Whether a function's name says that it must be left alone.
+/// Returns whether a function's name says that it must be left alone.
 pub fn is_special(name: &str) -> bool {
     let name = name.split('@').next().unwrap_or(name);
     SPECIAL.contains(&name)
@@ -60,8 +60,8 @@ pub fn is_special(name: &str) -> bool {
         || sanitizers::is_name(name)
 }
 
-/// Library functions that return twice or look at their caller: their calls are told to the runtime and go on with the
-/// caller's own return address, so that only the beginning is known.
+/// Library functions that return twice or look at their caller. Their thunks report a call to the runtime and keep the
+/// caller's own return address, so that only the call's beginning is known.
 const TOLD: &[&str] = &[
     "setjmp",
     "_setjmp",
@@ -77,20 +77,20 @@ const TOLD: &[&str] = &[
     "dlvsym",
 ];
 
-/// Returns whether of a library function's calls only the beginning is recorded.
+/// Returns whether only the beginnings of a library function's calls are recorded.
 pub fn is_told(name: &str) -> bool {
     let name = name.split('@').next().unwrap_or(name);
     TOLD.contains(&name)
 }
 
-/// Returns whether calls of a library function are not recorded: their functions are special, or compilers and linkers
-/// make the calls when a program ends.
+/// Returns whether calls of a library function are not recorded: the function is special, or compilers and linkers make
+/// the calls when a program ends.
 pub fn is_silent(name: &str) -> bool {
     let bare = name.split('@').next().unwrap_or(name);
     bare == "__cxa_finalize" || is_special(name) && !is_told(name)
 }
 
-/// Why a function must be left alone, if its name says that it must.
+/// Returns the reason why a function must be left alone, if its name gives one.
 pub fn left_alone(name: &str) -> Option<Refused> {
     match name {
         name if sanitizers::is_name(name) => Some(Refused::Sanitizer),
@@ -101,7 +101,7 @@ pub fn left_alone(name: &str) -> Option<Refused> {
     }
 }
 
-/// Whether a function's name is one of LLVM's unwinder, as it is linked into programs.
+/// Returns whether a function's name is one of LLVM's unwinder, as it is linked into programs.
 fn is_of_llvms_unwinder(name: &str) -> bool {
     [
         "_ZN9libunwind",
@@ -114,13 +114,14 @@ fn is_of_llvms_unwinder(name: &str) -> bool {
     .any(|prefix| name.starts_with(prefix))
 }
 
-/// What both kinds of arguments have: most names of programs in C++ and Rust are looked at for it.
+/// The text that both kinds of arguments contain. Most names of programs in C++ and Rust are searched for this text
+/// only.
 static CALLBACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("CallbackInfoI"));
 
-/// Whether a function's name is one of those of V8 that generated code calls. While they last, the garbage collector
-/// reads their return addresses, to know whose frame is next.
+/// Returns whether a function's name is one of those of V8 that generated code calls. While such a call lasts, the
+/// garbage collector reads its return address, to know whose frame is next.
 fn is_called_by_generated_code(name: &str) -> bool {
-    // With their arguments: a callback of whatever embeds V8.
+    // Callbacks of the program that embeds V8 have these arguments.
     const ARGUMENTS: [&str; 2] = ["20FunctionCallbackInfoI", "20PropertyCallbackInfoI"];
     const PARTS: [&str; 3] = ["Runtime_", "Builtin_", "CheckStackGuardState"];
     name.starts_with("_ZN2v88internal") && PARTS.iter().any(|part| name.contains(part))
@@ -129,13 +130,14 @@ fn is_called_by_generated_code(name: &str) -> bool {
             && ARGUMENTS.iter().any(|word| name.contains(word))
 }
 
-/// Whether a file's functions must be left alone since its garbage collector tells generated code from others by return
-/// addresses: the Java machine. Nothing in the functions' names says which of them generated code calls.
+/// Returns whether a file's functions must be left alone because its garbage collector tells generated code from other
+/// code by return addresses: the Java machine's. Nothing in the functions' names says which of them generated code
+/// calls.
 pub fn seeks_generated_code(file_name: &str) -> bool {
     file_name.starts_with("libjvm.so")
 }
 
-/// Whether a function's name is one of an unwinder's.
+/// Returns whether a function's name is one of an unwinder's.
 pub fn is_unwinder(name: &str) -> bool {
     name.starts_with("_Unwind_")
 }

@@ -12,7 +12,7 @@ use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, FileHeader64};
 use object::read::ReadRef;
 use object::read::elf::{Dyn, ElfFile, ProgramHeader};
 
-/// Whether the dynamic linker changes a module's code (text relocations).
+/// Returns whether the dynamic linker changes a module's code (text relocations).
 pub fn is_relocated<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, FileHeader64<Endianness>, R>) -> bool {
     let (endian, data) = (elf.endian(), elf.data());
     let headers = elf.elf_program_headers().iter();

@@ -1,17 +1,19 @@
-//! What depends on the processor. Each processor's module has the same names:
+//! Code that depends on the processor. Each processor's module has the same names:
 //!
-//! - `scan` finds the functions of a file and where their calls can be traced, `hooks` those functions of the C library that
-//!   the runtime has to know of, `stubs` the stubs of the procedure linkage table;
-//! - `pool` makes the file with hooks, thunks and unwind tables, not larger than `upper_bound`; `Prologue` is what of a
-//!   function is moved there;
-//! - `patch` is what is written at a site, in the place of `JUMP` bytes at least, and `ImportSite` a call through a pointer;
-//! - `leaves` finds functions that call nothing;
-//! - `is_whole` says whether what is overwritten is one instruction, `is_nothing` whether it does nothing, and `ROOM` which
-//!   options of compilers see to it; `is_one_instruction` is the former in the strict sense, and
-//!   `SEES_AT_ONCE` whether one may be overwritten while threads run;
-//! - `Registers` are a stopped thread's, and `restart` says how a system call that was interrupted begins again;
-//! - `REACH` is how far a branch reaches, `HIGHEST` lies behind all addresses, `ticks` reads the clock of records, whose
-//!   `frequency` may be low.
+//! - `scan` finds the functions of a file and the places where their calls can be traced. `hooks` finds the functions
+//!   of the C library that the runtime has to know of. `stubs` finds the stubs of the procedure linkage table.
+//! - `pool` makes the file with hooks, thunks and unwind tables, which is not larger than `upper_bound`. `Prologue`
+//!   holds the instructions of a function that move there.
+//! - `patch` returns the bytes for a probe site, which overwrite at least `JUMP` bytes. `ImportSite` is a call through
+//!   a pointer.
+//! - `leaves` finds functions that call nothing.
+//! - `is_one_instruction` says whether overwritten bytes are one instruction, `is_nothing` whether instructions do
+//!   nothing, and `is_whole` whether either is true. `ROOM` names the compiler options that leave room for a patch.
+//!   `SEES_AT_ONCE` says whether an instruction may be overwritten while threads run.
+//! - `Registers` holds the registers of a stopped thread. `restart` returns those with which an interrupted system call
+//!   begins again.
+//! - `REACH` is the reach of a branch, and `HIGHEST` lies behind all addresses. `ticks` reads the clock of records.
+//!   `frequency` returns the clock's rate if it may be too low for short calls.
 
 #[cfg(any(test, target_arch = "aarch64"))]
 pub mod aarch64;

@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// The arena's memory. It is mapped as long as this lives.
+/// The arena's memory, mapped as long as this value lives.
 #[derive(Debug)]
 pub struct ArenaMemory {
     file: File,
@@ -26,43 +26,43 @@ pub struct ArenaMemory {
     size: usize,
 }
 
-// SAFETY: what is shared is atomics, and chunks, which belong to one at a time as their states say.
+// SAFETY: the shared memory holds atomics, and chunks, each of which has one owner at a time, as its state says.
 unsafe impl Send for ArenaMemory {}
 // SAFETY: as above.
 unsafe impl Sync for ArenaMemory {}
 
-/// How large an arena is, and what happens when it is full.
+/// The size of an arena, and the behaviour of threads when it is full.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaOptions {
-    /// Bytes in a chunk.
+    /// The size of a chunk in bytes.
     pub chunk_size: usize,
-    /// How many there can be.
+    /// The number of chunks.
     pub chunks: usize,
-    /// How many may wait to be written.
+    /// The largest number of full chunks that may wait to be written.
     pub budget: usize,
-    /// `BLOCK` or `DROP` of [`dioptra_tracelayout::arena`].
+    /// The behaviour of threads when too many chunks are full: `BLOCK` or `DROP` of [`dioptra_tracelayout::arena`].
     pub on_full: u32,
-    /// What records' times are read from.
+    /// The clock of records' times.
     pub clock: TraceClock,
-    /// What hides calls by their place.
+    /// The conditions under which hooks hide calls.
     pub gating: Gating,
-    /// Executions that were judged not to be shown stay recorded, and are marked.
+    /// Whether executions that were judged not to be shown stay recorded, and are marked.
     pub marks: bool,
-    /// Chooses the random executions of sampled functions.
+    /// The seed of the random choices of sampled functions.
     pub seed: u64,
 }
 
 impl ArenaMemory {
-    /// Makes one.
+    /// Makes an arena.
     ///
     /// # Errors
-    /// Of the system calls.
+    /// The system calls' errors.
     pub fn new(options: ArenaOptions) -> io::Result<ArenaMemory> {
         let mut size = Arena::size(options.chunk_size, options.chunks);
         if options.gating.samples {
             size += sampling::SIZE;
         }
-        // Who maps it is found by its name; recordings may run side by side.
+        // Processes that map the arena are found by its name. Recordings may run side by side.
         let name = format!(
             "dioptra-arena-{}-{}",
             std::process::id(),
@@ -71,8 +71,8 @@ impl ArenaMemory {
         let c_name = CString::new(name.as_str()).unwrap_or_default();
         let file = memory_file(&c_name, libc::MFD_ALLOW_SEALING)?;
         file.set_len(size as u64)?;
-        // Who maps a file that becomes shorter ends by SIGBUS: traced processes, which have a descriptor for a moment, can't do
-        // that to us and to each other.
+        // A process that has mapped a file ends by SIGBUS when the file becomes shorter. Traced processes have a
+        // descriptor for a moment. The seals keep them from shortening the file.
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: numbers only.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
@@ -144,19 +144,20 @@ impl ArenaMemory {
         })
     }
 
-    /// The descriptor that traced processes map.
+    /// Returns the descriptor of the memory that traced processes map.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The descriptor of memory that traced processes map, too, and we do not: who has that mapped is there.
+    /// Returns the descriptor of memory that traced processes map, too, and the recorder does not: whoever has it
+    /// mapped is one of them.
     pub fn presence(&self) -> &File {
         &self.presence
     }
 
-    /// Whether a process has it mapped, other than us. If none has, none can any more.
+    /// Returns whether a traced process has the presence memory mapped. If none has, none can map it from then on.
     pub fn is_used(&self) -> bool {
-        // The kernel refuses this seal while somebody has the memory mapped so that he may write to it.
+        // The kernel refuses this seal while a process has the memory mapped writable.
         // SAFETY: numbers only.
         unsafe {
             libc::fcntl(
@@ -167,10 +168,12 @@ impl ArenaMemory {
         }
     }
 
-    /// The processes that have it mapped, as far as we may know, without us. That takes long.
+    /// Returns the other processes that have the arena mapped, as far as the recorder may read their maps. This takes
+    /// long.
     pub fn users(&self) -> Vec<u32> {
         let us = std::process::id();
-        // What this recording has started began after us. Others' mappings would take long to read.
+        // Processes of this recording began after the recorder. Reading the maps of all other processes would take
+        // long.
         let began = procfs::started(us);
         let has_it = |pid: &u32| {
             *pid != us
@@ -185,39 +188,39 @@ impl ArenaMemory {
             .collect()
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &Arena {
-        // SAFETY: mapped and initialised by `new`; what changes in it is atomic.
+        // SAFETY: mapped and initialised by `new`; the fields that change are atomic.
         unsafe { &*self.base.cast() }
     }
 
-    /// The chunks' states.
+    /// Returns the chunks' states.
     pub fn states(&self) -> &[AtomicU32] {
-        // SAFETY: they lie in the mapping, as `Arena::size` has counted. The number is read from memory that traced
-        // programs can write: the size that is ours bounds it.
+        // SAFETY: the states lie in the mapping, as `Arena::size` has counted. Their number is read from memory that
+        // traced programs can write, so the recorder's own copy of the size bounds it.
         unsafe {
             let count = (self.header().chunk_count as usize).min((self.size - STATES_OFFSET) / 4);
             std::slice::from_raw_parts(self.base.add(STATES_OFFSET).cast(), count)
         }
     }
 
-    /// Returns the notices that processes give of programs that they execute.
+    /// Returns the notices in which processes report the programs that they execute.
     pub fn notices(&self) -> &[Notice] {
         let start = Arena::execs_offset(self.header().chunk_count as usize);
         if start.saturating_add(execs::SIZE) > self.size {
             return &[];
         }
-        // SAFETY: they lie in the mapping, at a multiple of their alignment. What processes write there is atomic, but for the
+        // SAFETY: the notices lie in the mapping, at a multiple of their alignment. Processes write atomics there, and
         // paths, which are copied and may be any bytes.
         unsafe { std::slice::from_raw_parts(self.base.add(start).cast(), NOTICES) }
     }
 
-    /// The bytes of a chunk, which the caller has been given (full), or whose thread is gone.
+    /// Returns the bytes of a chunk that is full, or whose thread is gone.
     pub fn chunk(&self, index: usize) -> Option<&[u8]> {
         let (start, size) = self.place(index)?;
         // SAFETY: inside the mapping. A defective program may still write there: any bytes are valid, and what is read
@@ -233,7 +236,7 @@ impl ArenaMemory {
         }
     }
 
-    /// The first byte of the counters of sampled functions, if there are any and they lie in the mapping.
+    /// Returns the address of the counters of sampled functions, if there are any and they lie in the mapping.
     pub fn counters(&self) -> Option<*mut u8> {
         let start = self.header().counters_offset()?;
         let fits = start.checked_add(sampling::SIZE)? <= self.size;
@@ -248,7 +251,7 @@ impl ArenaMemory {
         (start.checked_add(size)? <= self.size).then_some((start, size))
     }
 
-    /// Waits until the word is no longer `value`, or somebody wakes us, up to some milliseconds.
+    /// Waits until the word is no longer `value` or another thread wakes this one, for some milliseconds at most.
     pub fn wait(word: &AtomicU32, value: u32, milliseconds: i64) {
         let timeout = libc::timespec {
             tv_sec: milliseconds / 1000,
@@ -266,14 +269,14 @@ impl ArenaMemory {
         };
     }
 
-    /// Wakes all who wait for a word.
+    /// Wakes all threads that wait for a word.
     pub fn wake(word: &AtomicU32) {
         // SAFETY: the kernel only looks up who waits there.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 }
 
-/// A new file in memory.
+/// Makes a new file in memory.
 fn memory_file(name: &CStr, flags: u32) -> io::Result<File> {
     // SAFETY: the name outlives the call, and the descriptor is checked and ours.
     unsafe {

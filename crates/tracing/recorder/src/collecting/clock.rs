@@ -9,12 +9,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::time::Duration;
 
-/// What times in records are read from.
+/// The clock that times in records are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceClock {
     /// The processor's counter: on x86-64 the time stamp counter, on 64-bit Arm that of the system's timer.
     Tsc,
-    /// `CLOCK_MONOTONIC`, in nanoseconds: runs evenly on all machines, but each reading is a call of the system.
+    /// `CLOCK_MONOTONIC`, in nanoseconds: runs evenly on all machines, but each reading is a system call.
     Monotonic,
 }
 
@@ -22,11 +22,11 @@ pub enum TraceClock {
 const UNTRUSTED: [&str; 4] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"];
 
 impl TraceClock {
-    /// The time stamp counter, if it ticks evenly, on all CPUs alike, whatever they do, and the kernel has not found
-    /// otherwise.
+    /// Returns the processor's counter if it ticks evenly, on all CPUs alike, whatever they do, and the kernel has not
+    /// found otherwise. Returns `CLOCK_MONOTONIC` if not.
     pub fn best() -> TraceClock {
         if cfg!(target_arch = "aarch64") {
-            // It has to tick evenly, on all CPUs alike.
+            // The architecture demands that the counter ticks evenly, on all CPUs alike.
             return TraceClock::Tsc;
         }
         let cpus = first_processor();
@@ -47,7 +47,7 @@ impl TraceClock {
         }
     }
 
-    /// Its name, as in `info.json`.
+    /// Returns its name, as in `info.json`.
     pub fn name(self) -> &'static str {
         match self {
             TraceClock::Tsc if cfg!(target_arch = "aarch64") => "cntvct",
@@ -56,17 +56,18 @@ impl TraceClock {
         }
     }
 
-    /// How many bits of its readings records leave out: what remains are ticks of 1 to 2 ns.
+    /// Returns the number of low bits of its readings that records leave out. The ticks of a time stamp counter become
+    /// 1 to 2 ns long.
     pub fn shift(self) -> u32 {
         match self {
-            // It is slow enough.
+            // Arm's counter is slow enough.
             TraceClock::Tsc if cfg!(target_arch = "aarch64") => 0,
             TraceClock::Tsc => 2,
             TraceClock::Monotonic => 0,
         }
     }
 
-    /// As the arena says it.
+    /// Returns its number in the arena's header.
     pub(crate) fn in_arena(self) -> u32 {
         match self {
             TraceClock::Tsc => layout::TSC,
@@ -74,7 +75,7 @@ impl TraceClock {
         }
     }
 
-    /// A reading.
+    /// Reads the clock.
     pub(crate) fn ticks(self) -> u64 {
         match self {
             TraceClock::Tsc => arch::ticks(),
@@ -82,7 +83,7 @@ impl TraceClock {
         }
     }
 
-    /// What is to be said of times, if the counter is slow.
+    /// Returns the note about coarse times, if the counter is slow.
     pub(crate) fn note(self) -> Option<String> {
         match self {
             TraceClock::Tsc => arch::frequency().and_then(coarse),
@@ -90,7 +91,7 @@ impl TraceClock {
         }
     }
 
-    /// Both clocks, read at one moment.
+    /// Reads both clocks at one moment.
     pub(crate) fn pair(self) -> ClockPair {
         let read = || {
             let before = self.ticks();
@@ -124,7 +125,7 @@ pub fn time_of(start: ClockPair, end: ClockPair, ticks: u64) -> u64 {
     u64::try_from(u128::from(ticks) * nanoseconds / passed).unwrap_or(u64::MAX)
 }
 
-/// How many shifted ticks there are in a stretch of time, measured over a moment.
+/// Returns the number of shifted ticks in a stretch of time, measured over a moment.
 pub fn ticks_in(clock: TraceClock, time: Duration) -> u64 {
     let first = clock.pair();
     std::thread::sleep(Duration::from_millis(10));
@@ -135,14 +136,14 @@ pub fn ticks_in(clock: TraceClock, time: Duration) -> u64 {
     u64::try_from(all >> clock.shift()).unwrap_or(u64::MAX)
 }
 
-/// What `/proc/cpuinfo` says of the first processor: on large machines it takes long to read all.
+/// Returns the part of `/proc/cpuinfo` about the first processor. On large machines reading all of the file takes long.
 pub fn first_processor() -> String {
     let mut text = Vec::new();
     let mut block = [0; 4096];
     let mut file = File::open("/proc/cpuinfo");
     while let Ok(Ok(size @ 1..)) = file.as_mut().map(|file| file.read(&mut block)) {
         text.extend(block.get(..size).unwrap_or_default());
-        // Processors are apart by empty lines.
+        // Empty lines separate the processors.
         if let Some(end) = memmem(&text, b"\n\n") {
             text.truncate(end);
             break;
@@ -151,9 +152,9 @@ pub fn first_processor() -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What is to be said of a counter with so many ticks a second.
+/// Returns the note about a counter with so many ticks a second, if its ticks are long.
 fn coarse(frequency: u64) -> Option<String> {
-    // Below, nobody takes a tick for a measurement.
+    // From this frequency on, ticks are so short that nobody takes one for a measurement.
     const FINE: u64 = 500_000_000;
     let tick = 1e9 / frequency as f64;
     (0 < frequency && frequency < FINE).then(|| {

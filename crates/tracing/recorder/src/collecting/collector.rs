@@ -1,4 +1,4 @@
-//! Takes chunks from the arena and writes them.
+//! The collector, which takes chunks from the arena and writes them.
 
 use super::arena_memory::ArenaMemory;
 use super::counters;
@@ -14,23 +14,23 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long the collector sleeps at most when nobody wakes it.
+/// The longest sleep of the collector in milliseconds.
 const NAP_MS: i64 = 20;
-/// How often it looks for threads that are gone.
+/// The time between two looks for threads that are gone.
 const REAP_EVERY: Duration = Duration::from_millis(200);
-/// How often it reads both clocks.
+/// The time between two readings of both clocks.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
-/// What keeps only the last chunks.
+/// The limits of a recording that keeps only its last chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
-    /// Calls older than this are thrown away at the end; in ticks, shifted as in records.
+    /// The age from which on calls are thrown away at the end, in ticks, shifted as in records; `None` for no limit.
     pub ticks: Option<u64>,
-    /// How many full chunks are kept.
+    /// The number of full chunks that are kept.
     pub chunks: usize,
 }
 
-/// The collector.
+/// The collector, which writes full chunks or keeps the last ones.
 #[derive(Debug)]
 pub struct Collector {
     ring: Option<Ring>,
@@ -40,9 +40,9 @@ pub struct Collector {
     streams: HashSet<u32>,
     /// The number of the next chunk of each stream.
     next: HashMap<u32, u32>,
-    /// Threads that were seen to exist: only they can be seen to be gone.
+    /// Whether each thread existed when it was first looked for. Only a thread that did can be seen to be gone.
     seen: HashMap<(u32, u32), bool>,
-    /// The number of programs that were executed when that was last looked at.
+    /// The number of executed programs at the last look.
     executed: u64,
     last_reap: Instant,
     last_clock: Instant,
@@ -50,7 +50,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// One that writes everything, or the last part.
+    /// Makes a collector that writes everything, or with a ring only the last part.
     pub fn new(ring: Option<Ring>, overhead: Overhead) -> Collector {
         Collector {
             ring,
@@ -67,7 +67,7 @@ impl Collector {
         }
     }
 
-    /// Chunks that a ring threw away.
+    /// Returns the number of chunks that a ring threw away.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
@@ -102,7 +102,7 @@ impl Collector {
         }
     }
 
-    /// Takes all full chunks; how many there were.
+    /// Takes all full chunks, and returns their number.
     fn pass(&mut self, shared: &Shared) -> usize {
         let arena = &shared.arena;
         let mut found: Vec<(u32, u32, usize)> = Vec::new();
@@ -110,7 +110,7 @@ impl Collector {
             if state.load(Ordering::Acquire) != FULL || self.held.contains(&index) {
                 continue;
             }
-            // What a program has overwritten comes first, and is reported.
+            // A chunk whose header a program has overwritten sorts first, and is reported when it is written.
             let (stream, sequence) =
                 header(arena, index).map_or((0, 0), |header| (header.stream, header.sequence));
             found.push((stream, sequence, index));
@@ -118,7 +118,8 @@ impl Collector {
         found.sort_unstable();
         let mut taken = 0;
         for (stream, sequence, index) in found {
-            // A chunk may have become full while we looked, and the one before it just behind our back.
+            // During the loop a chunk may have become full, and then the chunk before it, whose place the loop had
+            // passed.
             let next = self.next.entry(stream).or_default();
             if stream != 0 && sequence > *next {
                 continue;
@@ -163,7 +164,7 @@ impl Collector {
         }
     }
 
-    /// Writes a chunk, and returns how many of its bytes were used.
+    /// Writes a chunk, and returns the number of its bytes that were used.
     fn write(&mut self, shared: &Shared, index: usize) -> usize {
         let Some(bytes) = shared.arena.chunk(index) else {
             return usize::MAX;
@@ -180,12 +181,12 @@ impl Collector {
         let mut size = header.size as usize;
         let mut used = size;
         if size < start || size > bytes.len() {
-            // Its thread is gone and has not closed it.
+            // The thread is gone and has not closed the chunk.
             let mut decoder = Decoder::new(bytes.get(start..).unwrap_or_default(), header.base);
             decoder.by_ref().take_while(Result::is_ok).for_each(drop);
             size = (start + decoder.offset()).next_multiple_of(8);
             header.last = decoder.time();
-            // Behind an escape that it did not finish there may be more.
+            // More bytes may lie behind an escape that the thread did not finish.
             used = usize::MAX;
         }
         let body = bytes.get(chunk::HEADER_SIZE..size).unwrap_or_default();
@@ -238,7 +239,7 @@ impl Collector {
         }
     }
 
-    /// Whether the thread that had a stream is gone, or another program in its place.
+    /// Returns whether the thread that had a stream is gone, or has been replaced by another program.
     fn is_gone(&mut self, thread: (u32, u32), stream: u32, executed: &[(u32, u32)]) -> bool {
         let exists = exists(thread);
         let gone = !exists && *self.seen.entry(thread).or_insert(exists);
@@ -259,7 +260,7 @@ impl Collector {
         arena.header().full.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes everything that is there: the recording ends. Chunks of threads that still run are copied as they are.
+    /// Writes everything that is left when the recording ends. Chunks of threads that still run are copied as they are.
     pub fn finish(&mut self, shared: &Shared) {
         execs::look(shared);
         while self.pass(shared) > 0 {}
@@ -308,7 +309,7 @@ impl Collector {
     }
 }
 
-/// The header of a chunk in the arena, if it is one.
+/// Returns the header of a chunk in the arena, if the bytes are one.
 fn header(arena: &ArenaMemory, index: usize) -> Option<ChunkHeader> {
     let mut bytes = [0; chunk::HEADER_SIZE];
     bytes.copy_from_slice(arena.chunk(index)?.get(..chunk::HEADER_SIZE)?);
@@ -318,24 +319,24 @@ fn header(arena: &ArenaMemory, index: usize) -> Option<ChunkHeader> {
     fits.then_some(header)
 }
 
-/// A chunk that is still filled has no size yet.
+/// Returns a header's bytes with a valid size, because a chunk that is still filled has none yet.
 fn with_size(mut bytes: [u8; chunk::HEADER_SIZE]) -> [u8; chunk::HEADER_SIZE] {
     bytes[4..8].copy_from_slice(&(chunk::MAX_CHUNK as u32).to_le_bytes());
     bytes
 }
 
-/// Whether a thread exists, and is no zombie.
+/// Returns whether a thread exists, and is no zombie.
 fn exists((pid, tid): (u32, u32)) -> bool {
     let Ok(text) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else {
         return false;
     };
-    // The state follows the name, which is in parentheses and may hold some.
+    // The state follows the name, which is in parentheses and may hold parentheses itself.
     let behind = text.iter().rposition(|&byte| byte == b')');
     let state = behind.and_then(|at| text.get(at + 2));
     !matches!(state, Some(b'Z' | b'X'))
 }
 
-/// Whether a process exists, and is no zombie.
+/// Returns whether a process exists, and is no zombie.
 pub fn process_exists(pid: u32) -> bool {
     exists((pid, pid))
 }

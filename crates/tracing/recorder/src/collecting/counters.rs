@@ -1,4 +1,5 @@
-//! Counters of sampled functions, from the recorder's side: it says how calls are chosen, and reads what was counted.
+//! Counters of sampled functions, from the recorder's side: the recorder sets how executions are chosen, and reads the
+//! counts.
 
 use super::arena_memory::ArenaMemory;
 use super::overhead::Totals;
@@ -13,38 +14,39 @@ use std::collections::{BTreeMap, HashMap};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How densely functions that adapt are sampled at first, when nothing is known of them: one of so many executions.
+/// The interval of chosen executions of functions with `sample=auto` at first, when nothing is known of them: one of so
+/// many.
 const FIRST_INTERVAL: f64 = 64.0;
 
-/// Executions counted, and chosen ones among them.
+/// The number of executions that were counted, and of those that were chosen.
 pub type Counts = (u64, u64);
 
-/// What was counted.
+/// The sampled functions and their counts.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// The functions, by slot.
     functions: HashMap<u32, SampledFunction>,
-    /// Of streams that have ended: their counts by function.
+    /// The counts that were taken in, by stream and function id.
     ended: BTreeMap<u32, BTreeMap<u32, Counts>>,
-    /// Of functions that adapt: what ended streams summed up to, by slot.
+    /// The sums that were taken in for functions with `sample=auto`, by slot.
     totals: BTreeMap<u32, Totals>,
 }
 
-/// An area of a thread's counters.
+/// An area in which a thread counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     /// Its number.
     pub index: usize,
     /// Whether its thread has ended.
     pub has_ended: bool,
-    /// The stream.
+    /// The stream whose calls are counted.
     pub stream: u32,
-    /// The thread.
+    /// The thread's process id and thread id.
     pub thread: (u32, u32),
 }
 
 impl Counters {
-    /// Functions are sampled from now on. `ticks`: how many ticks of the clock a stretch of time in nanoseconds takes.
+    /// Begins to sample functions. `ticks` converts nanoseconds to ticks of the clock.
     pub fn add(
         &mut self,
         functions: &[SampledFunction],
@@ -67,7 +69,7 @@ impl Counters {
         }
     }
 
-    /// Takes in what was counted in an area; `frees` it for others.
+    /// Adds the counts of an area. With `frees`, the area is zeroed, and another thread may take it.
     pub fn take(&mut self, arena: &ArenaMemory, area: Area, frees: bool) {
         let Some(start) = place(arena, area.index) else {
             return;
@@ -85,7 +87,8 @@ impl Counters {
             }
         }
         if frees {
-            // SAFETY: in the mapping, and nobody counts there any more. Other kinds of memory than the file's are none.
+            // SAFETY: the area lies in the mapping, and nobody counts there any more. The mapping is a file's memory
+            // and no other kind.
             unsafe { libc::madvise(start.cast(), AREA_SIZE, libc::MADV_REMOVE) };
             if let Some(state) = states(arena).get(area.index) {
                 state.store(FREE, Ordering::Release);
@@ -93,7 +96,8 @@ impl Counters {
         }
     }
 
-    /// The functions that adapt to a budget, each with its slot and what was counted so far.
+    /// Returns the functions with `sample=auto`: their slots, the code for executions that are not chosen, and the sums
+    /// so far.
     pub fn adapting(&self, arena: &ArenaMemory) -> Vec<(u32, Passing, Totals)> {
         let adapts =
             |(_, function): &(&u32, &SampledFunction)| function.sampling.kind == SampleKind::Auto;
@@ -121,14 +125,14 @@ impl Counters {
         functions.into_iter().map(totals).collect()
     }
 
-    /// How densely executions are chosen from now on.
+    /// Sets how densely executions of a slot's function are chosen from now on.
     pub fn set_pace(&self, arena: &ArenaMemory, slot: u32, pace: Pace) {
         if let Some(choice) = choice(arena, slot) {
             choice.parameter.store(pace.0, Ordering::Relaxed);
         }
     }
 
-    /// What is to be said at the end of functions that were called, and of which no execution was chosen.
+    /// Returns the note for the end about functions that were called and of which no execution was chosen.
     pub fn note(&self) -> Option<String> {
         let is_counted = |function: &&SampledFunction| {
             function.tree && function.sampling.kind == SampleKind::Every
@@ -154,7 +158,7 @@ impl Counters {
         })
     }
 
-    /// What is to be written at the end.
+    /// Returns the journal entries with the counts of all streams, for the end.
     pub fn journal(&self) -> impl Iterator<Item = JournalEntry> + '_ {
         self.ended
             .iter()
@@ -172,7 +176,7 @@ impl Counters {
     }
 }
 
-/// The areas that threads count in, or have.
+/// Returns the areas in which threads count, or counted before they ended.
 pub fn areas(arena: &ArenaMemory) -> Vec<Area> {
     let area = |(index, state): (usize, &AtomicU32)| {
         let state = state.load(Ordering::Acquire);
@@ -195,13 +199,14 @@ pub fn areas(arena: &ArenaMemory) -> Vec<Area> {
 
 fn states(arena: &ArenaMemory) -> &[AtomicU32] {
     match arena.counters() {
-        // SAFETY: they begin there, in the mapping.
+        // SAFETY: the areas' states begin there, in the mapping.
         Some(start) => unsafe { std::slice::from_raw_parts(start.cast(), AREAS) },
         None => &[],
     }
 }
 
-/// How executions are chosen, as it is written behind `sample=`; times are in nanoseconds.
+/// Returns the way in which executions are chosen, as the user writes it behind `sample=`. Its times are in
+/// nanoseconds.
 pub fn how(sampling: &Sampling) -> String {
     let parameter = sampling.parameter;
     match sampling.kind {
@@ -214,7 +219,7 @@ pub fn how(sampling: &Sampling) -> String {
     }
 }
 
-/// To six digits.
+/// Rounds a number to six digits.
 fn rounded(number: f64) -> f64 {
     let scale = 10_f64.powi(5 - number.abs().max(1e-9).log10().floor() as i32);
     (number * scale).round() / scale
@@ -226,24 +231,25 @@ fn place(arena: &ArenaMemory, index: usize) -> Option<*mut u8> {
 }
 
 fn header<'a>(area: *mut u8) -> &'a AreaHeader {
-    // SAFETY: an area of the mapping, as `place` gives them; its header is atomics.
+    // SAFETY: an area of the mapping, as `place` returns them; its header is atomics.
     unsafe { &*area.cast() }
 }
 
 fn choice(arena: &ArenaMemory, slot: u32) -> Option<&SampledSlot> {
     let start = arena.counters()?;
-    // SAFETY: the table begins there; it is atomics.
+    // SAFETY: the table of choices begins there, and holds atomics.
     (slot as usize)
         .lt(&SLOTS)
         .then(|| unsafe { &*start.add(CHOICES).cast::<SampledSlot>().add(slot as usize) })
 }
 
-/// What was counted. Of a thread that runs it may be a few off.
+/// Reads a slot's counts from an area. The counts of a thread that runs may be a few off.
 fn read(area: *mut u8, slot: u32) -> Totals {
     if slot as usize >= SLOTS {
         return Totals::default();
     }
-    // SAFETY: in the area; any bytes are a sampler. A thread that runs may be writing: what is torn is a number.
+    // SAFETY: all three lie in the area, and any bytes are a sampler. A thread that runs may be writing: a torn value
+    // is only a wrong number.
     let (left, mut sampler, cost) = unsafe {
         (
             ptr::read_volatile(area.add(word(slot)).cast::<u64>()),

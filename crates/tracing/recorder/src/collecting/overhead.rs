@@ -5,16 +5,16 @@ use crate::recording::shared::Shared;
 use dioptra_filters::{Controller, Spent};
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// The time between two looks at the counts.
 const EVERY: Duration = Duration::from_millis(50);
-/// Nanoseconds for a byte of a record, as the benchmark of traced calls has them.
+/// The cost of a byte of a record in nanoseconds, as measured by the benchmark of traced calls.
 const BYTE: f64 = 4.0;
-/// Nanoseconds for the runtime's choice of an execution.
+/// The cost of the runtime's choice of an execution, in nanoseconds.
 const CHOICE: f64 = 500.0;
-/// Bytes of a call that is recorded alone.
+/// The size of the records of a call that is recorded alone, in bytes.
 const CALL: f64 = 6.0;
 
-/// Nanoseconds for an execution that is not chosen, about, as measured in loops.
+/// Returns the approximate cost of an execution that is not chosen, in nanoseconds, as measured in loops.
 fn passed(passing: Passing) -> f64 {
     match passing {
         Passing::Counted => 1.0,
@@ -23,34 +23,35 @@ fn passed(passing: Passing) -> f64 {
     }
 }
 
-/// Keeps the cost of sampled functions within a budget.
+/// The control that keeps the cost of sampled functions within a budget.
 #[derive(Debug)]
 pub struct Overhead {
     budget: f64,
     controller: Controller,
-    /// Of the functions at the last look: executions seen and chosen, and the bytes of their records.
+    /// The functions' sums at the last look.
     before: Vec<Totals>,
     /// The traced processes' CPU time at the last look, in nanoseconds.
     time: u64,
     last: Instant,
-    /// Nanoseconds for executions that were not chosen since the first look, and the CPU time since.
+    /// The nanoseconds spent since the first look on executions that were not chosen.
     passed: f64,
+    /// The CPU time since the first look, in nanoseconds.
     elapsed: u64,
 }
 
-/// Sums over all threads.
+/// The counts of a function, summed over all threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Executions counted.
+    /// The number of executions that were counted.
     pub seen: u64,
-    /// Executions chosen.
+    /// The number of executions that were chosen.
     pub shown: u64,
-    /// Bytes of their records; of a trigger none are known.
+    /// The size of the chosen executions' records in bytes; not known for triggers.
     pub bytes: u64,
 }
 
 impl Overhead {
-    /// With a share of the program's time.
+    /// Makes a control with a budget: a share of the program's time.
     pub fn new(budget: f64) -> Overhead {
         Overhead {
             budget,
@@ -63,19 +64,20 @@ impl Overhead {
         }
     }
 
-    /// What is to be said at the end: choosing fewer executions does not make counting them cheaper.
+    /// Returns the note for the end if counting alone costs more than the budget. Choosing fewer executions does not
+    /// make counting cheaper.
     pub fn note(&self) -> Option<String> {
         let share = self.passed / self.elapsed.max(1) as f64;
         (share > self.budget).then(|| {
             format!(
-                "functions with sample=auto are called so often that counting their calls alone took about {:.0}% of the program's time, more than --overhead {}%; choose functions that are called less often (`dioptra trace info` tells how often they were)",
+                "functions with sample=auto are called so often that counting their calls alone took about {:.0}% of the program's time, more than the allowed {}%; choose functions that are called less often: the trace states how often they were",
                 share.min(1.0) * 100.0,
                 self.budget * 100.0
             )
         })
     }
 
-    /// Looks at what was counted, if it is time.
+    /// Adapts the choice to the costs since the last look, if it is time for another one.
     pub fn look(&mut self, shared: &Shared) {
         if self.last.elapsed() < EVERY {
             return;
@@ -114,7 +116,8 @@ impl Overhead {
             })
             .collect();
         self.controller.update(elapsed as f64, &spent);
-        // Of a function that was not chosen yet nothing is known: it stays at its first pace.
+        // Nothing is known of the costs of a function of which no execution was chosen yet. Such a function keeps its
+        // first pace.
         let known = |(_, (_, _, totals)): &(usize, &(u32, Passing, Totals))| totals.shown > 0;
         for (at, (slot, _, _)) in functions.iter().enumerate().filter(known) {
             state
@@ -125,7 +128,7 @@ impl Overhead {
 }
 
 impl Totals {
-    /// Adds another thread's.
+    /// Adds the counts of another thread.
     pub fn add(&mut self, other: &Totals) {
         self.seen = self.seen.saturating_add(other.seen);
         self.shown = self.shown.saturating_add(other.shown);
@@ -141,7 +144,7 @@ impl Totals {
     }
 }
 
-/// The CPU time of a process, in nanoseconds.
+/// Returns the CPU time of a process, in nanoseconds.
 fn cpu_time(pid: u32) -> Option<u64> {
     let mut clock = 0;
     let mut time = libc::timespec {

@@ -1,4 +1,4 @@
-//! Context switches of the traced threads, and their beginnings, ends and names, as the kernel tells them.
+//! Context switches of the traced threads, and their beginnings, ends and names, as the kernel reports them.
 
 use crate::recording::shared::Shared;
 use dioptra_perfevents::names::software;
@@ -14,9 +14,9 @@ use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// So many switches of a thread are written at once.
+/// The number of switches of a thread that are written at once.
 const BLOCK: usize = 256;
-/// How often all are written, so that a recorder that is killed has lost little.
+/// The time between two writes of all switches. A recorder that is killed has lost little.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// Pages of each CPU's ring. The kernel zeroes them at the start; a switch takes 48 bytes.
@@ -26,33 +26,33 @@ const RING_PAGES: usize = 128;
 pub struct Recording<'scope> {
     stop: Option<StopHandle>,
     thread: ScopedJoinHandle<'scope, Result<u64, String>>,
-    /// What is missing if it does not work.
+    /// The facts that are missing if the thread fails, in words.
     what: &'static str,
 }
 
-/// What is recorded.
+/// The kinds of events to record.
 #[derive(Clone, Copy)]
-pub struct Wanted {
-    /// Context switches.
+pub struct SchedulingEvents {
+    /// Whether context switches are recorded.
     pub switches: bool,
-    /// When threads begin, end and get names.
+    /// Whether beginnings, ends and names of threads are recorded.
     pub tasks: bool,
-    /// Only what is in this stretch of time before the end.
+    /// The stretch of time before the end to which the recording is limited; `None` for no limit.
     pub last: Option<Duration>,
 }
 
-/// Begins to record what is wanted of a command that is held before its exec, and of what it starts. Returns when
-/// that works, or is known not to: what is refused is noted in the trace, which goes on without.
+/// Begins to record events of a command that is held before its exec, and of all that it starts. Returns when recording
+/// works or has failed. A failure is noted in the trace, which goes on without these events.
 pub fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared,
     pid: u32,
-    wanted: Wanted,
+    wanted: SchedulingEvents,
 ) -> Recording<'scope> {
     let (attached, is_attached) = mpsc::channel();
     let thread = scope.spawn(move || {
         let mut session = attach(pid, wanted).map_err(|error| error.to_string())?;
-        // Nobody waits any more: then nobody stops it either.
+        // Sending fails if nobody waits any more. Then nobody could stop the session either.
         attached
             .send(session.stop_handle())
             .map_err(|error| error.to_string())?;
@@ -63,23 +63,21 @@ pub fn start<'scope, 'env>(
         Ok(session.summary().lost)
     });
     Recording {
-        // An error comes with the thread's end.
+        // Without a handle, the thread's result is the error.
         stop: is_attached.recv().ok(),
         thread,
         what: match (wanted.switches, wanted.tasks) {
             (true, true) => {
-                "when threads had no CPU is not recorded, nor when they began, ended and got names (--no-event does without)"
+                "when threads had no CPU is not recorded, nor when they began, ended and got names"
             }
-            (true, false) => "when threads had no CPU is not recorded (--no-sched does without)",
-            (false, _) => {
-                "when threads began, ended and got names is not recorded (--no-event does without)"
-            }
+            (true, false) => "when threads had no CPU is not recorded",
+            (false, _) => "when threads began, ended and got names is not recorded",
         },
     }
 }
 
 impl Recording<'_> {
-    /// Ends it; how many switches were lost.
+    /// Ends the recording, and returns the number of switches that were lost.
     pub fn end(self, shared: &Shared) -> u64 {
         if let Some(stop) = &self.stop {
             stop.stop();
@@ -94,48 +92,49 @@ impl Recording<'_> {
     }
 }
 
-fn attach(pid: u32, wanted: Wanted) -> Result<AttachedSession, AttachError> {
-    // Programs that are executed are looked for among those that connect, too.
+fn attach(pid: u32, wanted: SchedulingEvents) -> Result<AttachedSession, AttachError> {
+    // These records report executed programs, which are compared with the programs that connect.
     let mut side_band = SideBand::COMM;
     side_band.set(SideBand::SWITCH, wanted.switches);
     side_band.set(SideBand::TASK, wanted.tasks);
-    // It counts nothing, and only carries the records.
+    // The event counts nothing, and only carries the records.
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let spec = SessionSpec::new()
         .event(dummy)
         .target(Target::Command(pid))
         .inherit(Inherit::ThreadsAndChildren)
-        // The trace itself needs some.
+        // The trace itself needs some of the file descriptors.
         .fd_ratio(0.5)
         .ring_pages(Some(RING_PAGES))
         .side_band(side_band);
     Session::new(spec)?.attach()
 }
 
-/// A switch and its thread.
+/// A switch, and the process id and thread id of its thread.
 type Told = (ContextSwitch, (u32, u32));
 
-/// Puts the switches of all CPUs in order, and writes them thread by thread.
+/// The switches of all CPUs, which are put in order and written thread by thread.
 struct Switches<'s> {
     shared: &'s Shared,
-    /// What may still be followed by older ones.
+    /// Switches that older ones may still follow.
     waiting: Vec<Told>,
-    /// The time of the newest one of the rounds before, and of this one: the kernel wrote all older ones before this
-    /// round began.
+    /// The time of the newest event of the rounds before this one. The kernel wrote all older events before this round
+    /// began.
     known: u64,
+    /// The time of the newest event so far.
     newest: u64,
     threads: HashMap<(u32, u32), Vec<ContextSwitch>>,
-    /// Whether what else becomes of threads is wanted: their beginnings and ends come in any case.
+    /// Whether beginnings, ends and names of threads are wanted. The kernel reports some of them in any case.
     with_changes: bool,
-    /// What else became of them, with its time.
+    /// The beginnings, ends and names of threads that are not written yet, with their times.
     changes: VecDeque<(u64, JournalEntry)>,
-    /// Keep only what is not older than this, until the end.
+    /// The stretch of time in nanoseconds that is kept until the end; `None` keeps everything.
     last: Option<u64>,
     written: Instant,
 }
 
 impl<'s> Switches<'s> {
-    fn new(shared: &'s Shared, wanted: Wanted) -> Switches<'s> {
+    fn new(shared: &'s Shared, wanted: SchedulingEvents) -> Switches<'s> {
         let last = wanted.last;
         Switches {
             shared,
@@ -150,7 +149,7 @@ impl<'s> Switches<'s> {
         }
     }
 
-    /// Hands those that are not newer than `until` to their threads.
+    /// Hands switches that are not newer than `until` to their threads.
     fn sort(&mut self, until: u64) {
         self.waiting.sort_by_key(|(switch, _)| switch.time);
         let ready = self
@@ -169,7 +168,7 @@ impl<'s> Switches<'s> {
         for (thread, switches) in &mut self.threads {
             write(self.shared, *thread, switches);
         }
-        // Threads come and go.
+        // Threads come and go, so empty entries are not kept.
         self.threads.clear();
         let mut state = self.shared.state();
         for (_, change) in self.changes.drain(..) {
@@ -180,7 +179,7 @@ impl<'s> Switches<'s> {
         self.written = Instant::now();
     }
 
-    /// Forgets what is too old.
+    /// Forgets events that are older than `last` nanoseconds before the newest one.
     fn prune(&mut self, last: u64) {
         let oldest = self.newest.saturating_sub(last);
         self.threads.retain(|_, switches| {
@@ -188,7 +187,7 @@ impl<'s> Switches<'s> {
             switches.drain(..old);
             !switches.is_empty()
         });
-        // Those of several CPUs are not quite in order, so that one that is too old may stay.
+        // Events of several CPUs are not quite in order, so one that is too old may stay.
         let kept = self.changes.iter().position(|(time, _)| *time >= oldest);
         self.changes.drain(..kept.unwrap_or(self.changes.len()));
         self.written = Instant::now();

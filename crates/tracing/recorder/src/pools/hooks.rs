@@ -1,49 +1,49 @@
-//! What hooks do for calls.
+//! The kinds of hooks, and the options that all hooks of a recording share.
 
 use dioptra_tracelayout::message::thread::kind;
 
-/// What hooks do for the rules of a recording.
+/// The options of a recording that change the code of its hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HookOptions {
-    /// How many bits of the clock's readings are left out.
+    /// The number of low bits that the clock's readings lose.
     pub shift: u32,
-    /// Calls may be hidden by their place ([`kind`]).
+    /// Whether calls may be hidden by their place on the stack ([`kind`]).
     pub hides: bool,
-    /// So many levels are recorded.
+    /// The number of levels of calls that are recorded; `None` if all are.
     pub levels: Option<u16>,
-    /// Timed calls that took less, in shifted ticks, are taken back.
+    /// The duration in shifted ticks below which the records of a timed call are taken back.
     pub at_least: Option<u64>,
-    /// Calls of some functions are counted, and not all are recorded.
+    /// Whether calls of some functions are counted, and not all of them recorded.
     pub samples: bool,
-    /// Times are not those of the processor's counter: the runtime keeps rates.
+    /// Whether times come from another clock than the processor's counter. Then the runtime keeps rates.
     pub other_clock: bool,
-    /// Executions that were judged not to be shown are marked, and not taken back.
+    /// Whether executions that are judged and not kept are marked rather than taken back.
     pub marks: bool,
 }
 
-/// Which hooks a call has.
+/// The kind of the hooks of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookKind {
-    /// It is recorded.
+    /// The call is recorded.
     Record,
-    /// It is recorded if it was not too short.
+    /// The call is recorded, and taken back if it was too short.
     Timed,
-    /// It is recorded, and what it calls.
+    /// The call and the calls below it are recorded.
     Filter,
-    /// It is not recorded, and neither is what it calls.
+    /// Neither the call nor the calls below it are recorded.
     Mute,
-    /// A chosen execution of a sampled filter: recorded, and what it calls.
+    /// The call is a chosen execution of a sampled filter. The call and the calls below it are recorded.
     Chosen,
-    /// The runtime counts it: it is recorded or not.
+    /// The runtime counts the call, and records it if it is chosen.
     CountCall,
-    /// The runtime counts it: it is recorded with what it calls, or hidden with that.
+    /// The runtime counts the call. It records the call and the calls below it, or hides all of them.
     CountTree,
-    /// It is recorded, and judged when it ends, with what it called.
+    /// The call and the calls below it are recorded, and judged when the call ends.
     JudgeTree,
 }
 
 impl HookKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [HookKind; 8] = [
         HookKind::Record,
         HookKind::Timed,
@@ -54,15 +54,15 @@ impl HookKind {
         HookKind::CountTree,
         HookKind::JudgeTree,
     ];
-    /// How many of them there are without sampling.
+    /// The number of kinds that a recording without sampling needs, the first ones of [`HookKind::ALL`].
     pub const UNSAMPLED: usize = 4;
 
-    /// Whether the runtime does all the work.
+    /// Returns whether the runtime does all the work.
     pub fn is_counted(self) -> bool {
         matches!(self, HookKind::CountCall | HookKind::CountTree)
     }
 
-    /// Whether it keeps what was hidden before.
+    /// Returns whether the hook of an entry saves the words of the thread's block that hide calls.
     pub fn saves(self, options: &HookOptions) -> bool {
         matches!(
             self,
@@ -70,7 +70,7 @@ impl HookKind {
         ) || options.levels.is_some()
     }
 
-    /// The bits that tell the runtime.
+    /// Returns the bits of [`kind`] that state the hook's duties to the runtime.
     pub fn bits(self, options: &HookOptions) -> u64 {
         let gated = if options.hides { kind::GATED } else { 0 };
         let levels = if options.levels.is_some() {

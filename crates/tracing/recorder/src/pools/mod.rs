@@ -1,8 +1,8 @@
 //! Pools: the memory near a module that holds its hooks and thunks.
 //!
-//! [`thunks`] says which thunks are wanted, and [`hooks`] what the hooks do for a call. The processor's module generates their
-//! code. [`pool_file`] makes an ELF file of the code, with [`unwinding`] tables and [`sections`], so that debuggers and
-//! unwinders see through thunks as through any function.
+//! [`thunks`] says which thunks are wanted, and [`hooks`] says what kinds of hooks there are. The processor's module
+//! generates their code. [`pool_file`] makes an ELF file of the code, with [`unwinding`] tables and [`sections`], so
+//! that debuggers and unwinders see through thunks as through any function.
 
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 pub mod hooks;

@@ -1,4 +1,4 @@
-//! The file of a pool: a small ELF shared object, linked for one address, without symbols and relocations.
+//! The file of a pool: a small ELF shared object, linked for one address, without dynamic symbols and relocations.
 
 use super::sections::{self, Contents, sections};
 use super::unwinding::UnwindTables;
@@ -7,8 +7,10 @@ use crate::serving::maps::page_size;
 /// The ELF header and seven program headers.
 const HEADERS: u64 = 64 + 7 * 56;
 
-/// A file for `machine` with this code, to be loaded at `address`, and its size in memory. `tables` makes its unwind tables
-/// for the places of `.eh_frame` and `.eh_frame_hdr`. Its parts are aligned to pages.
+/// Returns an ELF file for `machine` with this code, to be loaded at `address`, and its size in memory in bytes.
+///
+/// `tables` makes the unwind tables for the addresses of `.eh_frame` and `.eh_frame_hdr`. The parts of the file are
+/// aligned to pages.
 pub fn pool_file(
     machine: u16,
     address: u64,
@@ -18,7 +20,7 @@ pub fn pool_file(
     let page = page_size();
     let data_start = (code_start + code.len() as u64).next_multiple_of(page);
     let frames_start = data_start + page;
-    // The frames' size does not depend on where the header is.
+    // The size of `.eh_frame` does not depend on the address of `.eh_frame_hdr`.
     let frames_size = tables(frames_start, frames_start).frames.len() as u64;
     let header_start = (frames_start + frames_size).next_multiple_of(8);
     let tables = tables(frames_start, header_start);
@@ -61,7 +63,7 @@ fn dynamic(start: u64) -> Vec<u8> {
     const DT_SYMTAB: u64 = 6;
     const DT_STRSZ: u64 = 10;
     const DT_SYMENT: u64 = 11;
-    // One empty symbol, one empty name.
+    // The tables hold one empty symbol and one empty name.
     let symbols = start + DYNAMIC_SIZE;
     let strings = symbols + 24;
     [
@@ -111,7 +113,7 @@ fn headers(
     ];
     let mut bytes = Vec::with_capacity(HEADERS as usize);
     bytes.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    // A shared object.
+    // The type of the file: a shared object.
     bytes.extend(3_u16.to_le_bytes());
     bytes.extend(machine.to_le_bytes());
     bytes.extend(1_u32.to_le_bytes());

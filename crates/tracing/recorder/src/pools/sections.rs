@@ -1,40 +1,42 @@
-//! The section headers of pools. The dynamic linker needs none; debuggers do: they read a pool from memory and find its
-//! code and its unwind tables by them.
+//! The section headers of pools. The dynamic linker needs none. Debuggers do: they read a pool from memory and find its
+//! code and its unwind tables by the headers.
 
-/// What is in a pool.
+/// The addresses of a pool's parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents {
-    /// Where it lies.
+    /// The address of the pool.
     pub address: u64,
-    /// Its code: from, to.
+    /// The first address of the code, and the first address behind it.
     pub code: (u64, u64),
-    /// Its unwind tables: from, to.
+    /// The first address of the unwind tables, and the first address behind them.
     pub frames: (u64, u64),
 }
 
-/// How many sections there are: none, code, unwind tables, symbols, their names, and the sections' names.
+/// The number of section headers: an empty one, code, unwind tables, symbols, symbol names, and section names.
 pub const SECTIONS: u16 = 6;
-/// The number of the one with the sections' names.
+/// The index of the section with the sections' names.
 pub const NAMES: u16 = 5;
 
-/// The number of the one with the symbols' names.
+/// The index of the section with the symbols' names.
 const SYMBOL_NAMES: u32 = 4;
 
-/// The names of the sections, one after the other. Debuggers that step from line to line go through code of this name, which
-/// is the linker's elsewhere, up to the function that it leads to.
+/// The names of the sections, one after the other.
+///
+/// The code is in `.plt`, which elsewhere holds the linker's code. Debuggers that step from line to line go through
+/// such code, up to the function that it leads to.
 const TEXTS: &[u8] = b"\0.plt\0.eh_frame\0.symtab\0.strtab\0.shstrtab\0\0\0\0\0\0\0";
-/// The names of the symbols: one for all code.
+/// The names of the symbols: one symbol stands for all code.
 const SYMBOL_TEXTS: &[u8; 16] = b"\0dioptra_thunks\0";
-/// The symbols: none, and the one.
+/// The size of the symbol table in bytes: an empty symbol, and the symbol of the code.
 const SYMBOLS_SIZE: usize = 2 * 24;
-/// The size of a header.
+/// The size of a section header in bytes.
 const HEADER_SIZE: usize = 64;
-/// What lies in front of the headers.
+/// The number of bytes in front of the section headers.
 const BEFORE: usize = TEXTS.len() + SYMBOL_TEXTS.len() + SYMBOLS_SIZE;
-/// The size of all.
+/// The size of names, symbols and headers in bytes.
 pub const SIZE: u64 = (BEFORE + SECTIONS as usize * HEADER_SIZE) as u64;
 
-/// The names and symbols, and behind them the headers, for the place `at`; and where the headers begin.
+/// Returns the names, the symbols and then the section headers for the address `at`, and the address of the headers.
 pub fn sections(at: u64, contents: &Contents) -> (Vec<u8>, u64) {
     const PROGBITS: u32 = 1;
     const SYMTAB: u32 = 2;
@@ -60,7 +62,8 @@ pub fn sections(at: u64, contents: &Contents) -> (Vec<u8>, u64) {
         for word in [flags, address, from - contents.address, to - from] {
             bytes.extend(word.to_le_bytes());
         }
-        // Of symbols: where their names are, the first that is not local, and their size.
+        // The header of the symbol table states the section with the names, the first global symbol, and the size of a
+        // symbol.
         let (link, info, entry) = match kind {
             SYMTAB => (SYMBOL_NAMES, 1, 24_u64),
             _ => (0_u32, 0_u32, 0),
@@ -73,7 +76,7 @@ pub fn sections(at: u64, contents: &Contents) -> (Vec<u8>, u64) {
     (bytes, at + BEFORE as u64)
 }
 
-/// A symbol for the code: a global function in the first section.
+/// Returns the symbol table, in which a global function in the first section covers all code.
 fn symbol_table(contents: &Contents) -> [u8; SYMBOLS_SIZE] {
     let (from, to) = contents.code;
     let mut table = [0; SYMBOLS_SIZE];

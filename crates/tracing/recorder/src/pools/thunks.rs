@@ -6,37 +6,39 @@ use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::thread::kind;
 use dioptra_tracelayout::message::{Observed, notified};
 
-/// What a probe site's thunk goes on with.
+/// The code that a probe site's thunk goes on with.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// The code at an address.
     At(u64),
-    /// Displaced instructions, and then the rest of the function.
+    /// Displaced instructions, followed by the rest of the function.
     Displaced(Prologue),
-    /// What the pointer at an address leads to.
+    /// The function whose address is in the pointer at this address.
     Pointer(u64),
 }
 
-/// What a thunk does.
+/// The work of a thunk.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// It traces the function with this id, with hooks of this kind.
+    /// Traces the function with this id, with hooks of this kind.
     Trace(u32, HookKind),
-    /// It traces chosen calls of the function with this id, with hooks of this kind; those of a filter
-    /// ([`HookKind::Chosen`]) with what they call.
+    /// Traces the chosen calls of the function with this id, with hooks of this kind. Chosen calls of a filter
+    /// ([`HookKind::Chosen`]) are traced together with the calls below them.
     Sample(u32, HookKind, Sampling),
-    /// It traces calls of the function with this id, with what they call; they are judged at their ends.
+    /// Traces all calls of the function with this id and the calls below them, and judges each call at its end.
     Judge(u32, Sampling),
-    /// It tells the runtime of a call.
+    /// Reports a call to the runtime.
     Observe(Observed),
-    /// It tells the runtime of a call of the function with this id, of which the end is not seen; hooks of this kind.
+    /// Reports a call of the function with this id to the runtime, with hooks of this kind. The end of the call is not
+    /// seen.
     Tell(u32, HookKind),
-    /// It leads to another function, and the body is not called.
+    /// Leads to the function at this address; the body is not called.
     Replace(u64),
 }
 
 impl Work {
-    /// Returns the operand of the thunk that tells the runtime of a call; `None` if it does not tell.
+    /// Returns the operand of a thunk that reports calls to the runtime; `None` for other thunks, and for ids that do
+    /// not fit.
     pub fn told(self, options: &HookOptions) -> Option<u32> {
         match self {
             Work::Observe(function) => Some(function as u32),
@@ -50,39 +52,42 @@ impl Work {
         }
     }
 
-    /// How many thunks it takes, those that hold a slot's number behind others included.
+    /// Returns the number of thunks that the work takes. The numbers behind a thunk count as a thunk, too.
     pub fn thunks(self) -> u64 {
         match self {
-            // What is chosen, and what the runtime counts, each followed by the slot; and what is muted.
+            // A thunk for chosen calls and one for calls that the runtime counts, each followed by the slot; and a
+            // muting thunk.
             Work::Sample(_, HookKind::Chosen, _) => 5,
             Work::Sample(..) => 4,
-            // What belongs to an execution around it; what is judged, followed by its numbers.
+            // A thunk for calls within an execution, a thunk for executions that are judged, and the numbers behind it.
             Work::Judge(..) => 3,
             _ => 1,
         }
     }
 }
 
-/// A thunk that is wanted.
+/// A thunk to be made.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// What it does.
+pub struct ThunkRequest {
+    /// The work of the thunk.
     pub work: Work,
-    /// What it calls.
+    /// The code that the thunk goes on with.
     pub body: Body,
-    /// The function surely calls nothing.
+    /// Whether the function surely calls nothing.
     pub is_leaf: bool,
-    /// Places from which it is called: those of them that are displaced behind this one call it, too.
+    /// Addresses of instructions that call the function. Where a later thunk displaces one of them, the copy calls this
+    /// thunk.
     pub places: Vec<u64>,
 }
 
-/// A pool.
+/// A finished pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// The file.
+    /// The bytes of the pool's file.
     pub file: Vec<u8>,
-    /// Its size in memory.
+    /// The size of the pool in memory, in bytes.
     pub size: u64,
-    /// Where the sites jump to: the thunks' addresses or those of gates in front of them; `None` where the body could not be reached.
+    /// The address to which each site jumps: the thunk, or a gate or stub in front of it. `None` if the body is out of
+    /// reach.
     pub thunks: Vec<Option<u64>>,
 }

@@ -30,17 +30,19 @@ const SKIP: u8 = 0x2f;
 const LIT0: u8 = 0x30;
 const CONST1U: u8 = 0x08;
 const CONST1S: u8 = 0x09;
-/// The tables of a pool.
+/// The unwind tables of a pool.
 #[derive(Debug)]
 pub struct UnwindTables {
-    /// For `.eh_frame`, with the terminator.
+    /// The bytes of `.eh_frame`, with the terminator.
     pub frames: Vec<u8>,
-    /// For `.eh_frame_hdr`, with a search table.
+    /// The bytes of `.eh_frame_hdr`, with a search table.
     pub header: Vec<u8>,
 }
 
-/// Returns the beginning of the common entry of thunks' frames: the version, pointers relative to their place, code in
-/// bytes, data in -8, the column of the return address; and the personality routine, if it is not 0
+/// Returns the beginning of the common entry of thunks' frames.
+///
+/// The entry states the version, pointers relative to their place, units of 1 for code and -8 for data, and the column
+/// of the return address. The personality routine is part of the entry if it is not 0
 /// ([`finds_frames_by_stack_pointer`]).
 pub fn thunks_entry(return_address: u8, personality: u64) -> Vec<u8> {
     if personality == 0 {
@@ -52,10 +54,13 @@ pub fn thunks_entry(return_address: u8, personality: u64) -> Vec<u8> {
     entry
 }
 
-/// Whether a module is or contains LLVM's unwinder. It finds the frame that handles an exception again by the stack pointer,
-/// which a thunk's frame has in common with its caller's, and ends the program if that has a personality routine: thunks must not.
+/// Returns whether a module is or contains LLVM's unwinder.
 ///
-/// `data` is the module's file if that is to be read; else the names of libraries tell.
+/// That unwinder finds the frame that handles an exception again by its stack pointer. A thunk's frame has the same
+/// stack pointer as its caller's. The unwinder ends the program if the thunk's frame has a personality routine, so
+/// thunks must not have one.
+///
+/// `data` holds the bytes of the module's file. If it is empty, only the names of the file and its symbols decide.
 pub fn finds_frames_by_stack_pointer<'d>(
     file_name: &str,
     file: &impl Object<'d>,
@@ -82,13 +87,13 @@ impl Expression {
         self
     }
 
-    /// The word at an offset from the address on top of the stack, in its place.
+    /// Replaces the address on top of the stack by the word at an offset from it.
     fn load(&mut self, offset: i64) -> &mut Self {
         // Offsets in records and entries are below 128.
         self.op(&[PLUS_UCONST, offset as u8, DEREF])
     }
 
-    /// A jump whose target is not known yet.
+    /// Adds a jump whose target is not known yet. Returns the position that `land` needs.
     fn forward(&mut self, op: u8) -> usize {
         self.op(&[op, 0, 0]);
         self.bytes.len()
@@ -106,26 +111,28 @@ impl Expression {
     }
 }
 
-/// What of a thunk's caller is looked for.
+/// The value of a thunk's caller that an expression finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Where the call returns to.
+pub enum CallerValue {
+    /// The address to which the call returns.
     ReturnAddress,
     /// The caller's frame pointer.
     FramePointer,
 }
 
-/// Finds a thunk's return address, or the caller's frame pointer, from the thunk's CFA, which is 9 above the slot. `otherwise`
-/// makes it of the slot if no thread knows the call. `frame_pointer` is the operation that reads the frame pointer, where
-/// that leads to entries.
+/// Returns an expression that finds a thunk's return address, or the caller's frame pointer.
+///
+/// The expression begins with the thunk's CFA, which is 9 above the slot. `otherwise` computes the value from the slot
+/// if no thread knows the call. `frame_pointer` is the operation that reads the frame pointer, where that leads to
+/// entries.
 pub fn caller(
     runtime: &RuntimeAddresses,
-    wanted: Wanted,
+    wanted: CallerValue,
     frame_pointer: Option<u8>,
     otherwise: &[u8],
 ) -> Vec<u8> {
     let mut e = Expression::default();
-    // libgcc's `pick` does not reach the lowest element: the slot is there twice.
+    // The slot is on the stack twice, because libgcc's `pick` does not reach the lowest element.
     e.op(&[LIT0 + 9, MINUS, DUP]);
     // slot slot
     let guessed = frame_pointer.map(|register| guess(&mut e, runtime.spans, register));
@@ -140,15 +147,16 @@ pub fn caller(
     }
     // ... entry
     e.load(match wanted {
-        Wanted::ReturnAddress => ENTRY_RETURN,
-        Wanted::FramePointer => ENTRY_FRAME,
+        CallerValue::ReturnAddress => ENTRY_RETURN,
+        CallerValue::FramePointer => ENTRY_FRAME,
     });
     e.land(not_found);
     e.bytes
 }
 
-/// Begins a loop over a list, whose head is at an address. Returns where to go back to with the next item on top, and the
-/// jump to land where there is none.
+/// Begins a loop over a list whose head is at an address.
+///
+/// Returns the position to go back to with the next item on top of the stack, and the jump to land behind the loop.
 fn each(e: &mut Expression, head: u64) -> (usize, usize) {
     e.op(&[ADDR]).op(&head.to_le_bytes()).op(&[DEREF]);
     // slot slot item
@@ -161,8 +169,10 @@ fn each(e: &mut Expression, head: u64) -> (usize, usize) {
     (item, end)
 }
 
-/// Looks where the frame pointer leads, as a rule: to the entry, if it leads to shadow stack memory at all. Jumps with it on
-/// top of the stack if it is the wanted one. Goes on with the stack as it was.
+/// Looks at the entry to which the frame pointer leads, if it leads to shadow stack memory at all.
+///
+/// Returns the jump that is taken, with the entry on top of the stack, if the entry is the wanted one. Otherwise the
+/// expression goes on with the stack as it was.
 fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
     let (span, end) = each(e, spans);
     e.op(&[DUP]).load(SPAN_START);
@@ -179,8 +189,10 @@ fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
     e.back(SKIP, next);
     e.land(is_here);
     e.op(&[frame_pointer, 0]);
-    // slot slot span entry: a function that ended in a jump to this one has the same slot, and the caller. Its frame pointer
-    // led to its entry when it jumped. The lists would not do: an alias does not know the caller's frame pointer.
+    // slot slot span entry
+    // The entry of a tail call has the slot of the function that jumped. The frame pointer saved in it leads to that
+    // function's entry, which knows the caller. The lists are no help here: the entry of a tail call does not hold the
+    // caller's frame pointer.
     let entry = e.bytes.len();
     e.op(&[DUP])
         .load(ENTRY_FLAGS)
@@ -194,13 +206,16 @@ fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
     found
 }
 
-/// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
-/// entry on top of the stack if that is it. Goes on with the stack as it was.
+/// Searches each shadow stack by halves for the outermost entry whose slot is not above the wanted one.
+///
+/// Returns the jump that is taken, with the entry on top of the stack, if the slots are equal. Otherwise the expression
+/// goes on with the stack as it was.
 fn search(e: &mut Expression, threads: u64) -> usize {
     let (thread, end) = each(e, threads);
     e.op(&[DUP]).load(RECORD_FLOOR);
     e.op(&[OVER]).load(RECORD_TOP);
-    // slot slot thread low high: the slot of low is above, that of high is not, or there is no entry.
+    // slot slot thread low high: the slot of low is above the wanted one, the slot of high is not, or there is no
+    // entry.
     e.op(&[OVER, OVER, EQ]);
     let is_empty = e.forward(BRA);
     e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 4, GT]);
@@ -233,8 +248,10 @@ fn search(e: &mut Expression, threads: u64) -> usize {
     found
 }
 
-/// Looks at all entries of all threads; jumps with the entry on top of the stack if it is found. Goes on with the stack as
-/// it was.
+/// Looks at all entries of all threads.
+///
+/// Returns the jump that is taken, with the entry on top of the stack, if the entry is found. Otherwise the expression
+/// goes on with the stack as it was.
 fn walk(e: &mut Expression, threads: u64) -> usize {
     let (thread, end) = each(e, threads);
     e.op(&[DUP]).load(RECORD_TOP);
@@ -248,7 +265,7 @@ fn walk(e: &mut Expression, threads: u64) -> usize {
     e.op(&[CONST1U, ENTRY_SIZE as u8, MINUS]);
     e.back(SKIP, entry);
     e.land(same);
-    // The flags are the upper half of the function's word.
+    // The flags are the lower half of the word at this offset.
     e.op(&[DUP])
         .load(ENTRY_FLAGS)
         .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
@@ -261,7 +278,7 @@ fn walk(e: &mut Expression, threads: u64) -> usize {
     found
 }
 
-/// Tables under construction.
+/// Unwind tables under construction.
 pub struct Frames {
     bytes: Vec<u8>,
     address: u64,
@@ -269,7 +286,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// None yet, to lie at an address.
+    /// Creates empty tables that will lie at an address.
     pub fn new(address: u64) -> Frames {
         Frames {
             bytes: Vec::new(),
@@ -278,7 +295,7 @@ impl Frames {
         }
     }
 
-    /// The tables, with the header for its address.
+    /// Returns the tables, with `.eh_frame_hdr` for the address `header_at`.
     pub fn finish(mut self, header_at: u64) -> UnwindTables {
         self.bytes.extend([0; 4]);
         let mut header = vec![1, 0x1b, 0x03, 0x3b];
@@ -295,7 +312,7 @@ impl Frames {
         }
     }
 
-    /// Adds a common entry, or one that refers to it.
+    /// Adds a common entry, or an entry that refers to the common entry at `cie`. Returns the offset of the new entry.
     pub fn entry(&mut self, cie: Option<usize>, body: &[u8]) -> usize {
         let start = self.bytes.len();
         let size = (4 + body.len()).next_multiple_of(8) + 4;
@@ -309,7 +326,7 @@ impl Frames {
         start
     }
 
-    /// Adds a function.
+    /// Adds the entry of a function.
     pub fn function(&mut self, cie: usize, start: u64, size: u64, instructions: &[u8]) {
         let at = self.bytes.len() as u64 + 8;
         let mut body = Vec::with_capacity(16 + instructions.len());

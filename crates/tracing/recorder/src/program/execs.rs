@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The time after which a place that was taken but not filled is known to belong to a process that was killed in
+/// The time after which a queue entry that was taken but not filled is known to belong to a process that was killed in
 /// between.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The most programs that are named.
+/// The largest number of programs that are named in notes.
 const MOST: usize = 20;
 
-/// The executed programs, as far as processes or the kernel have told of them.
+/// The executed programs, as far as processes or the kernel have reported them.
 #[derive(Debug, Default)]
 pub struct Execs {
     /// The number of notices that were read.
@@ -32,9 +32,9 @@ pub struct Execs {
     late_since: Option<Instant>,
     /// The times at which each process has connected to begin.
     connected: HashMap<u32, Vec<u64>>,
-    /// The times at which each process has told that it executes something.
+    /// The times at which each process has reported that it executes something.
     told: HashMap<u32, Vec<u64>>,
-    /// The executions that the kernel has told of.
+    /// The executions that the kernel has reported.
     seen: Vec<Seen>,
     /// Executed programs that have not connected yet.
     pending: Vec<Executed>,
@@ -44,7 +44,7 @@ pub struct Execs {
     reasons: HashMap<(u64, u64, i64, i64), String>,
 }
 
-/// An execution that the kernel has told of.
+/// An execution that the kernel has reported.
 #[derive(Debug)]
 struct Seen {
     pid: u32,
@@ -95,7 +95,7 @@ impl Execs {
         });
     }
 
-    /// Counts executions that only the kernel has told of, and that did not connect. `but` is a process whose first
+    /// Counts executions that only the kernel has reported, and that did not connect. `but` is a process whose first
     /// execution is reported elsewhere.
     fn count_seen(&mut self, but: Option<u32>) {
         let mut seen = std::mem::take(&mut self.seen);
@@ -138,7 +138,7 @@ impl Execs {
         }
         // Drops the parts of a path that mean nothing: `/folder/./program`.
         let program: PathBuf = Path::new(OsStr::from_bytes(&path)).components().collect();
-        // Asked now: the file may be gone later.
+        // The reason is found now, because the file may be gone later.
         let why = self.reason(pid, &program);
         self.pending.push(Executed {
             pid,
@@ -181,8 +181,8 @@ impl Execs {
         }
     }
 
-    /// Returns the notes for the end of the recording, but not one about the first program of the process `but`. Nobody
-    /// has told of `unseen` more executions.
+    /// Returns the notes for the end of the recording, but not one about the first program of the process `but`.
+    /// `unseen` is the number of executions that could not be reported.
     pub fn notes(&mut self, unseen: u64, but: Option<u32>) -> Vec<String> {
         self.decide(|_| true);
         self.count_seen(but);
@@ -285,16 +285,16 @@ mod tests {
         // Traced.
         execs.connected(a, 30);
         execs.seen(a, 20, "a");
-        // Told of, and executing a traced program later.
+        // Reported by the process, which executes a traced program later.
         execs.executes(b, 10, b"/no/such/b".to_vec());
         execs.decide(|_| true);
         execs.seen(b, 40, "x");
         execs.seen(b, 11, "b");
         execs.connected(b, 41);
-        // Only the kernel knows.
+        // Reported by the kernel only.
         execs.seen(c, 20, "c");
         execs.seen(c, 30, "c");
-        // Told of elsewhere.
+        // Reported elsewhere.
         execs.seen(d, 20, "d");
         execs.seen(d, 30, "e");
         let notes = execs.notes(0, Some(d));

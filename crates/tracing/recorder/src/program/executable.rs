@@ -1,4 +1,4 @@
-//! The file that a command executes, checked before the trace that is there makes room for a new one.
+//! The file that a command executes, checked before an older trace makes room for a new one.
 
 use dioptra_processes::command::{CommandError, CommandStatus};
 use object::elf::{ELFMAG, FileHeader64, PT_LOAD};
@@ -43,7 +43,7 @@ pub fn locate(mut command: Vec<OsString>) -> Result<Located, CommandError> {
     } else {
         match executable.or(others.first()) {
             Some(path) => check(path, word)?,
-            // A file that is here and that nobody may execute is the one that is meant.
+            // The user means the file in the current folder, although nobody may execute it.
             None if !word.is_empty() && here.exists() => check(&here, word)?,
             None => return Err(CommandError::NotFound(PathBuf::from(&*word))),
         }
@@ -63,7 +63,7 @@ fn in_path(word: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns whether a file is one that we may execute.
+/// Returns whether a path is that of a file that this process may execute.
 fn is_executable(path: &Path) -> bool {
     path.is_file()
         && CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
@@ -72,7 +72,7 @@ fn is_executable(path: &Path) -> bool {
         })
 }
 
-/// Checks a file as far as it tells before it is executed. Formats that the kernel may know (`binfmt_misc`) pass.
+/// Checks a file as far as possible before it is executed. Formats that the kernel may know (`binfmt_misc`) pass.
 fn check(path: &Path, word: &OsStr) -> Result<(), CommandError> {
     let refuse = |source| CommandError::NotExecutable {
         program: PathBuf::from(word),
@@ -97,7 +97,7 @@ fn check(path: &Path, word: &OsStr) -> Result<(), CommandError> {
         let mut words = line.split(|byte| *byte == b' ' || *byte == b'\t');
         let interpreter = words.find(|word| !word.is_empty()).unwrap_or_default();
         let interpreter = Path::new(OsStr::from_bytes(interpreter));
-        // The kernel looks at no more of the line.
+        // The kernel reads no more than these bytes of the file to find the interpreter.
         if size < 256 && !interpreter.exists() {
             return Err(CommandError::NoInterpreter(PathBuf::from(word)));
         }

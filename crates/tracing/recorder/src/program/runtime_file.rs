@@ -1,4 +1,4 @@
-//! The runtime that is carried inside, written to where the dynamic linker can load it from.
+//! The runtime, which is carried inside this program and written to a file that the dynamic linker can load.
 
 use crate::TraceError;
 use crate::serving::maps::page_size;
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 /// The shared object; empty where tracing is not supported.
 static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
 
-/// What names it by its content.
+/// The hash of the runtime's content, a part of the file's name.
 const HASH: &str = env!("DIOPTRA_TRACE_RUNTIME_HASH");
 
 /// Writes the runtime to a file named by its content, unless it is there already, and returns the path.
 ///
-/// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there, and it is
-/// not on a file system that is mounted noexec.
+/// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there, and it
+/// is not on a file system that is mounted noexec.
 ///
 /// # Errors
 /// [`TraceError::Unsupported`], [`TraceError::Runtime`]
@@ -42,7 +42,7 @@ pub fn write() -> Result<PathBuf, TraceError> {
 fn folders() -> Vec<PathBuf> {
     // SAFETY: the call has no arguments and can't fail.
     let user = unsafe { libc::geteuid() };
-    // A home that is not there, as users of services have, is not made.
+    // A home folder that does not exist, such as that of a service's user, is not made.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -53,7 +53,7 @@ fn folders() -> Vec<PathBuf> {
     cache.into_iter().chain([temporary]).collect()
 }
 
-/// Whether the file system is mounted so that no code may be loaded from it.
+/// Returns whether a folder's file system is mounted noexec, so that no code may be loaded from it.
 fn is_noexec(folder: &Path) -> bool {
     let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else {
         return false;

@@ -1,4 +1,4 @@
-//! Why the runtime was not loaded into a program.
+//! The reasons why the runtime was not loaded into a program.
 
 use crate::analysis::partial_file::Glance;
 use object::elf::{ELFCLASS32, ELFMAG, EM_AARCH64, EM_X86_64, FileHeader64, Machine, PT_INTERP};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The reason for a program whose file tells nothing.
+/// The reason that is given for a program whose file shows none.
 pub const UNKNOWN: &str =
     "it ended at once, is for another C library, or starts with an environment of its own";
 
@@ -22,22 +22,22 @@ const OTHER: &str = if cfg!(target_arch = "aarch64") {
 };
 const MUSL: &str = "it is for another C library (musl); build it for glibc";
 
-/// Whether a program's dynamic linker complains about the runtime, or does not start the program with it.
+/// Returns whether a program's dynamic linker complains about the runtime, or does not start the program with it.
 pub fn is_disturbed(program: &OsStr) -> bool {
     [NARROW, MUSL].contains(&why(program))
 }
 
-/// The most interpreters that are looked at: scripts may be interpreted by scripts.
+/// The largest number of interpreters that are looked at: scripts may be interpreted by scripts.
 const MOST_INTERPRETERS: u32 = 4;
 
-/// The processor that this is built for.
+/// The processor that this crate is built for.
 const MACHINE: Machine = if cfg!(target_arch = "aarch64") {
     EM_AARCH64
 } else {
     EM_X86_64
 };
 
-/// In words, as far as the program's file tells.
+/// Returns the reason why a program is not traced, in words, as far as its file shows it.
 pub fn why(program: &OsStr) -> &'static str {
     let reason = find(program).and_then(|path| reason(&path, 0));
     reason.unwrap_or(UNKNOWN)
@@ -99,7 +99,7 @@ fn reason(path: &Path, depth: u32) -> Option<&'static str> {
     None
 }
 
-/// Whether a program's file has capabilities (`capabilities(7)`).
+/// Returns whether a program's file has capabilities (`capabilities(7)`).
 fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
@@ -109,12 +109,12 @@ fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Whether a file is an ELF file of the 32-bit class.
+/// Returns whether a file is an ELF file of the 32-bit class.
 fn is_narrow(data: &[u8]) -> bool {
     data.starts_with(&ELFMAG) && data.get(4) == Some(&ELFCLASS32.0)
 }
 
-/// The file that is executed for a word.
+/// Returns the file that is executed for the first word of a command.
 fn find(program: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if program.as_encoded_bytes().contains(&b'/') {

@@ -3,7 +3,8 @@
 use dioptra_tracelayout::message::ASAN_LAST;
 use std::ffi::OsString;
 
-/// Returns the value of `ASAN_OPTIONS` for the command: ours, and that the sanitizer need not be loaded first.
+/// Returns the value of `ASAN_OPTIONS` for the command: the user's own, and the option that lets the tracer be loaded
+/// before the sanitizer.
 pub fn sanitizer_options() -> OsString {
     let mut options = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
     if !options.is_empty() {

@@ -1,11 +1,11 @@
-//! The machine, and what a command used of it.
+//! The machine, and the resources that a command has used.
 
 use super::shared::cpus;
 use crate::collecting::clock::first_processor;
 use dioptra_tracedata::{Host, ResourceUsage};
 use std::fs;
 
-/// This machine, now.
+/// Describes this machine as it is now.
 pub fn host() -> Host {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpu = first_processor();
@@ -36,7 +36,7 @@ pub fn host() -> Host {
     }
 }
 
-/// The value behind a name and a separator, of lines such as `model name : value`.
+/// Returns the value behind a name and a separator, in lines such as `model name : value`.
 fn field<'t>(text: &'t str, name: &str, separator: char) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(separator)?;
@@ -44,7 +44,7 @@ fn field<'t>(text: &'t str, name: &str, separator: char) -> Option<&'t str> {
     })
 }
 
-/// How many numbers a list such as `0-3,8` has; 0 for what is none.
+/// Returns how many numbers a list such as `0-3,8` has; 0 if the text is no list.
 fn count(list: &str) -> u32 {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -55,7 +55,7 @@ fn count(list: &str) -> u32 {
     parts.sum::<Option<u32>>().unwrap_or(0)
 }
 
-/// What the kernel says of an ended command and the children that it waited for.
+/// Converts the kernel's account of an ended command and of the children that the command waited for.
 pub fn usage(usage: &libc::rusage) -> ResourceUsage {
     let microseconds = |time: libc::timeval| {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

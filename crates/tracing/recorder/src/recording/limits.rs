@@ -1,8 +1,8 @@
-//! Notes about processes of which only a part could be recorded.
+//! Notes about processes of which only a part was recorded.
 
 use dioptra_tracelayout::arena::{Arena, Processes};
 
-/// Returns the notes about processes that have made it impossible to record all of them.
+/// Returns the notes about processes of which only a part could be recorded.
 pub fn limits(arena: &Arena) -> Vec<String> {
     let said = [
         (

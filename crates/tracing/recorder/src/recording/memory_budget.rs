@@ -1,4 +1,4 @@
-//! How much memory records may take that are not written yet.
+//! The memory that records may take before they are written.
 
 use std::fs;
 use std::path::Path;

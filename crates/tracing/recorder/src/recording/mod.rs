@@ -1,9 +1,9 @@
 //! A recording from its beginning to its end.
 //!
-//! [`record`] makes the shared memory and the socket, starts the command with the runtime preloaded ([`environment`]), and lets
-//! four threads work: one waits for the command and for signals ([`supervise`]), one collects full chunks, one reads context
-//! switches if they are wanted, and one answers the traced processes. They share [`shared::Shared`]. When all traced processes
-//! have ended, the rest is written and the diagnostics are gathered in a [`TraceOutcome`].
+//! [`record`] makes the shared memory and the socket, starts the command with the runtime preloaded ([`environment`]),
+//! and lets four threads work: one waits for the command and for signals ([`supervise`]), one collects full chunks, one
+//! reads context switches if they are wanted, and one answers the traced processes. They share [`shared::Shared`]. When
+//! all traced processes have ended, the rest is written and the diagnostics are gathered in a [`TraceOutcome`].
 
 pub mod environment;
 pub mod host;
@@ -40,16 +40,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use supervise::{keep, supervise};
 
-/// The chunks of an arena: as many threads as these can be traced at a time.
+/// The number of chunks of an arena, and so the largest number of threads that can be traced at a time.
 const CHUNKS: usize = 8192;
 
 /// Traces a command to its end, and writes the trace.
 ///
-/// A program without a slash in its name is looked for in the current folder first. A command that can't be executed,
-/// or that ends before its program is traced as one that did not start, leaves an older trace where it was.
+/// A program without a slash in its name is looked for in the current folder first. An older trace stays where it was
+/// if the command can't be executed, or ends before it is traced in a way that is typical of commands that did not
+/// start.
 ///
-/// The command has our standard streams. The recording goes on until all processes that it has started and that are
-/// traced have ended, or a signal asks for the end.
+/// The command has our standard streams. The recording goes on until all traced processes that the command has started
+/// have ended, or a signal asks for the end.
 ///
 /// # Errors
 /// [`TraceError`]
@@ -69,7 +70,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let arena = ArenaMemory::new(ArenaOptions {
         chunk_size,
         chunks: CHUNKS,
-        // What is kept counts as waiting.
+        // Chunks that a ring keeps count as waiting.
         budget: budget * (1 + usize::from(spec.last.is_some())),
         on_full: match spec.on_full {
             OnFull::Block => BLOCK,
@@ -130,7 +131,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let mut collector = Collector::new(ring, Overhead::new(spec.overhead));
     let mut lost_switches = 0;
     let status = std::thread::scope(|scope| {
-        let wanted = scheduling::Wanted {
+        let wanted = scheduling::SchedulingEvents {
             switches: spec.scheduling,
             tasks: spec.tasks,
             last: spec.last,
@@ -153,7 +154,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         }
         status
     });
-    // A process that still talks to us holds the state, too.
+    // The thread that answers a process holds the state, too, while that process is connected.
     let status = status.inspect_err(|_| shared.state().writer.abandon())?;
     if let Some(status) = status.filter(|status| executable::looks_unstarted(*status))
         && shared.state().connected == 0

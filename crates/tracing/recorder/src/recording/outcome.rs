@@ -6,22 +6,22 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// How a recording went.
+/// The result of a recording.
 #[derive(Clone, Debug)]
 pub struct TraceOutcome {
-    /// How the command ended; `None` if it went on when the recording was ended.
+    /// The end of the command; `None` if it still ran when the recording ended.
     pub status: Option<CommandStatus>,
-    /// What `info.json` says about the end.
+    /// The end of the recording, as `info.json` describes it.
     pub ending: RecordingEnd,
-    /// How many process images were traced.
+    /// The number of process images that were traced.
     pub processes: u64,
-    /// What the user should know: sentences.
+    /// The notes for the user, in sentences.
     pub notes: Vec<String>,
-    /// What the selector said at the end: patterns that match nothing and the like.
+    /// The selector's warnings at the end, such as patterns that match nothing.
     pub warnings: Vec<String>,
 }
 
-/// Why nothing was traced.
+/// The reason why nothing was traced.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -36,43 +36,32 @@ pub enum TraceError {
         "tracing functions is not supported on this processor or C library; it needs Linux with glibc on x86-64 or 64-bit Arm"
     )]
     Unsupported,
-    /// The command ended before its program could be traced, as commands end that do not start.
+    /// The command ended before its program could be traced, in a way that is typical of commands that did not start.
     #[error("{} ended {} before it could be traced ({why}); what was recorded before stays", .program.display(), how_ended(*.status))]
     Unstarted {
         /// The program.
         program: PathBuf,
-        /// How it ended.
+        /// The end of the command.
         status: CommandStatus,
-        /// What is known of the reason.
+        /// The reason, as far as it is known.
         why: &'static str,
     },
     /// The runtime could not be written to a file.
     #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]
     Runtime {
-        /// Where.
+        /// The folder of the file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A call of the system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-}
-
-impl TraceError {
-    /// The exit status for it: 126 and 127 if the command could not be executed, else 125.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            TraceError::Command(error) => error.exit_code(),
-            TraceError::Unstarted { status, .. } => status.exit_code(),
-            _ => 125,
-        }
-    }
 }
 
 fn how_ended(status: CommandStatus) -> String {

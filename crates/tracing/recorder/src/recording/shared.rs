@@ -1,4 +1,4 @@
-//! What the threads of a recording share.
+//! The state that the threads of a recording share.
 
 use crate::analysis::prepare::Planner;
 use crate::collecting::arena_memory::ArenaMemory;
@@ -13,50 +13,50 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-/// What the threads of a recording share.
+/// The state that the threads of a recording share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Where records come from.
+    /// The memory that records come from.
     pub arena: ArenaMemory,
-    /// What records' times are read from.
+    /// The clock of records' times.
     pub clock: TraceClock,
-    /// Both clocks at the start.
+    /// The readings of both clocks at the start.
     pub start: ClockPair,
     /// The runtime's path.
     pub runtime: PathBuf,
-    /// The rest, one at a time.
+    /// The part that changes, for one thread at a time.
     pub state: Mutex<State>,
 }
 
-/// What changes.
+/// The part of the shared state that changes.
 #[derive(Debug)]
 pub struct State {
-    /// The trace.
+    /// The writer of the trace.
     pub writer: TraceWriter,
-    /// Modules.
+    /// The analysis of modules.
     pub planner: Planner,
     /// Processes that have connected.
     pub processes: HashSet<u32>,
-    /// Processes that have executed another program, and the first stream that may be the new one's: nobody fills the
-    /// chunks of earlier ones any more.
+    /// Processes that have executed another program, and the first stream that may be the new program's. Nobody fills
+    /// the chunks of earlier streams any more.
     pub executed: Vec<(u32, u32)>,
     /// The modules of each process, with their patches and pools.
     pub planned: HashMap<u32, LoadedModules>,
     /// Executed programs that are perhaps not traced.
     pub execs: Execs,
-    /// Processes whose pools have no personality routine, since they have LLVM's unwinder.
+    /// Processes whose pools have no personality routine, because they have LLVM's unwinder.
     pub without_personality: HashSet<u32>,
-    /// What is counted of sampled functions.
+    /// The counts of sampled functions.
     pub counters: Counters,
-    /// How many have connected at all.
+    /// The number of process images that have connected.
     pub connected: u64,
-    /// The first thing that went wrong.
+    /// The first error of writing the trace.
     pub failure: Option<TraceWriteError>,
     told: HashSet<String>,
 }
 
 impl State {
-    /// Of a recording that begins.
+    /// Returns the state of a recording that begins.
     pub fn new(writer: TraceWriter, planner: Planner) -> State {
         State {
             writer,
@@ -73,19 +73,19 @@ impl State {
         }
     }
 
-    /// Writes a journal entry, and remembers if that fails.
+    /// Writes a journal entry, and keeps the error if that fails.
     pub fn journal(&mut self, entry: &JournalEntry) {
         if let Err(error) = self.writer.journal(entry) {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Tells something once.
+    /// Writes a note, unless the same text was noted before.
     pub fn note(&mut self, text: String) {
         self.tell(text, false);
     }
 
-    /// Tells once why calls are missing.
+    /// Writes a note about the reason why calls are missing, unless the same text was noted before.
     pub fn note_loss(&mut self, text: String) {
         self.tell(text, true);
     }
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// What was told.
+    /// Returns the texts that were noted, sorted.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.told.iter().cloned().collect();
         notes.sort();
@@ -109,19 +109,19 @@ impl State {
 }
 
 impl Shared {
-    /// The state; what a thread that panicked has left is whole.
+    /// Locks the state. A thread that panicked has left it whole.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How many CPUs there are for us, asked once: files are read for it.
+/// Returns the number of CPUs that this process may use. The answer is kept, because finding it takes reading files.
 pub fn cpus() -> usize {
     static CPUS: OnceLock<usize> = OnceLock::new();
     *CPUS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

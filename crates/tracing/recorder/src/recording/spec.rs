@@ -7,52 +7,52 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a thread does when the recorder can't keep up.
+/// The behaviour of a thread when the recorder can't keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
-    /// It waits.
+    /// The thread waits.
     Block,
-    /// It goes on, and its records are lost and counted, where they are missing.
+    /// The thread goes on. Its records are lost, and are counted where they are missing.
     Drop,
 }
 
-/// What is to be traced.
+/// The command to trace, and the options of the recording.
 pub struct TraceSpec {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// The directory of the trace.
     pub folder: PathBuf,
-    /// Which functions.
+    /// The choice of functions.
     pub selector: Box<dyn Selector>,
-    /// What happens when memory is full.
+    /// The behaviour of threads when the memory is full.
     pub on_full: OnFull,
-    /// How much memory full chunks may take, in bytes; threads' own chunks come on top.
+    /// The memory that full chunks may take, in bytes. The threads' own chunks come on top.
     pub memory: usize,
     /// The size of a chunk in bytes; rounded to pages.
     pub chunk_size: usize,
-    /// Keep only what happened in this last stretch of time, as far as `memory` reaches.
+    /// The stretch of time before the end to keep, as far as `memory` reaches; `None` keeps everything.
     pub last: Option<Duration>,
-    /// Record when the threads have no CPU, too, where that is permitted.
+    /// Whether to record when the threads have no CPU, where that is permitted.
     pub scheduling: bool,
-    /// Record when threads begin, end and get names, too, where that is permitted.
+    /// Whether to record when threads begin, end and get names, where that is permitted.
     pub tasks: bool,
-    /// What times are read from; none: the best.
+    /// The clock of records' times; `None` for the best one.
     pub clock: Option<TraceClock>,
     /// The options as the user gave them, for `info.json`.
     pub options: Vec<String>,
     /// The share of the program's time that functions with `sample=auto` may cost, such as 0.01.
     pub overhead: f64,
-    /// Chooses the executions that are sampled at random.
+    /// The seed of the random choices of sampled executions.
     pub seed: u64,
-    /// Keep the records of executions that were judged at their ends and are not shown (`sample=pNN`), marked: to compare
-    /// what was taken back with what would have been recorded.
+    /// Whether to keep the records of executions that were judged at their ends and are not shown (`sample=pNN`). These
+    /// records are marked, and show what would have been taken back.
     pub keep_judged: bool,
     /// Rules that the selector does not carry out, for readers.
     pub pending: Option<PendingRules>,
 }
 
 impl TraceSpec {
-    /// Of a command, everything that is instrumented, without loss.
+    /// Makes the options for a trace of all instrumented functions of a command, without loss.
     pub fn new(command: Vec<OsString>, folder: PathBuf) -> TraceSpec {
         TraceSpec {
             command,

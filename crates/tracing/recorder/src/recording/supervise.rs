@@ -13,8 +13,8 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Lets the command run, and waits until it and all traced processes have ended, or a signal asks for the end.
 ///
-/// The trace is kept once a process is traced, and of a command that ends without one unless it looks like one that
-/// did not start.
+/// The trace is kept as soon as a process is traced. If no process was traced when the command ends, the caller decides
+/// whether to keep it.
 pub fn supervise(
     command: &mut HeldCommand,
     signals: &mut Signals,
@@ -39,10 +39,11 @@ pub fn supervise(
             }
         }
         if status.is_some() {
-            // Copied, so that nobody waits for /proc.
+            // The ids are copied, so that nobody waits for the lock while /proc is read.
             let processes: Vec<u32> = shared.state().processes.iter().copied().collect();
             if !processes.into_iter().any(process_exists) {
-                // A daemon's first child has ended, too: who goes on is known by the memory that it has inherited.
+                // A daemon's first child has ended, too. Processes that go on are known by the memory that they have
+                // inherited.
                 let is_used = shared.arena.is_used();
                 let users = if is_used {
                     shared.arena.users()
@@ -58,7 +59,7 @@ pub fn supervise(
         let mut ends = false;
         while let Some(received) = signals.take() {
             if received.ends_recording() {
-                // What the terminal sent, the command got, too.
+                // The terminal sends its signals to the command, too.
                 if !received.from_kernel {
                     command.signal(received.signal);
                 }
@@ -77,7 +78,7 @@ pub fn supervise(
     }
 }
 
-/// Makes the trace stay, and removes the trace that was moved out of its way twice.
+/// Makes the trace permanent. Removes the trace that was `FOLDER.old` before the older one took its place.
 pub fn keep(shared: &Shared) {
     let older = shared.state().writer.keep();
     if let Some(older) = older {

@@ -1,8 +1,8 @@
 //! The choice of functions: which of those that can be traced the user wants.
 //!
-//! A [`selector::Selector`] is asked once for each module. It answers with a [`selector::SiteVariant`] for each function.
-//! [`rules`] has the selector that follows filters and triggers, and [`patterns`] the patterns of names that say which
-//! functions are patched.
+//! A [`selector::Selector`] is asked once for each module. It answers with a [`selector::SiteVariant`] for each
+//! function. [`rules`] has the selector that follows filters and triggers, and [`patterns`] the patterns of names that
+//! say which functions are patched.
 
 pub mod patterns;
 pub mod rules;

@@ -1,7 +1,7 @@
 //! `-P` and `-U`: which functions are patched, by patterns of their names.
 //!
-//! They are matched by the machine that matches filters: a pattern of `-P` is written as a filter, one of `-U` as its
-//! opposite, and where two contradict each other, the later one holds.
+//! The patterns are matched by the code that matches filters: a pattern of `-P` is written as a filter, one of `-U` as
+//! its opposite. Where two contradict each other, the later one holds.
 
 use super::selector::ModuleIdentity;
 use dioptra_filters::{
@@ -10,19 +10,19 @@ use dioptra_filters::{
 };
 use thiserror::Error;
 
-/// Why a pattern of `-P` or `-U` is none.
+/// The reason why a text is no pattern of `-P` or `-U`.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// Its text is not understood. (Filters are named in the message: the grammar is theirs.)
+    /// The text is not understood. (Filters are named in the message, because the grammar is theirs.)
     #[error("-{letter}: {error}")]
     Syntax {
         /// `P` or `U`.
         letter: char,
-        /// Why.
+        /// The error.
         error: SyntaxError,
     },
-    /// It has an action.
+    /// The text has an action.
     #[error(
         "-{letter} {text}: takes FUNCTION or FUNCTION@MODULE, and no actions; use -F, -N or -T"
     )]
@@ -40,21 +40,21 @@ pub struct PatchPatterns {
     style: MatchStyle,
     rules: Rules,
     /// The patterns of `-P`.
-    wanted: Vec<Wanted>,
-    /// All functions that `-P` names are all functions.
+    wanted: Vec<PatchPattern>,
+    /// Whether each pattern of `-P` names all functions.
     everything: bool,
     any_unpatched: bool,
 }
 
 /// A pattern of `-P`.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct PatchPattern {
     text: String,
-    /// The module that it names; none is the program.
+    /// The module that the pattern names; `None` for the program.
     module: Option<String>,
 }
 
-impl Wanted {
+impl PatchPattern {
     fn may_want(&self, module: &ModuleIdentity) -> bool {
         let path = module.path.to_string_lossy();
         let file = path.rsplit('/').next().unwrap_or(&path);
@@ -66,19 +66,19 @@ impl Wanted {
     }
 }
 
-/// What the patterns say of a function.
+/// The patterns' answer about a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patching {
-    /// Nothing.
+    /// No pattern matches the function.
     Unnamed,
-    /// It is to be patched.
+    /// The function is to be patched.
     Wanted,
-    /// It is not.
+    /// The function is not to be patched.
     Unwanted,
 }
 
 impl PatchPatterns {
-    /// None.
+    /// Makes an empty set of patterns.
     pub fn new(style: MatchStyle) -> PatchPatterns {
         PatchPatterns {
             style,
@@ -108,7 +108,7 @@ impl PatchPatterns {
                 MatchStyle::Glob => name == "*",
                 _ => matches!(name, "." | ".*"),
             };
-            self.wanted.push(Wanted {
+            self.wanted.push(PatchPattern {
                 text: part.to_owned(),
                 module,
             });
@@ -126,7 +126,7 @@ impl PatchPatterns {
     }
 
     fn add(&mut self, letter: char, option: RuleOption, text: &str) -> Result<(), PatchError> {
-        // What is a trigger has an action.
+        // A text that is accepted as a trigger has an action.
         if Rules::new(self.style)
             .add(RuleOption::Trigger, text)
             .is_ok()
@@ -138,22 +138,22 @@ impl PatchPatterns {
         added.map_err(|error| PatchError::Syntax { letter, error })
     }
 
-    /// Whether `-P` was given at all.
+    /// Returns whether `-P` was given at all.
     pub fn any_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Whether names have to be known to tell what is patched.
+    /// Returns whether names have to be known to decide what is patched.
     pub fn needs_names(&self) -> bool {
         self.any_unpatched || !self.everything
     }
 
-    /// Whether functions of the module may be patched for `-P`.
+    /// Returns whether functions of the module may be patched for `-P`.
     pub fn may_want(&self, module: &ModuleIdentity) -> bool {
         self.wanted.iter().any(|wanted| wanted.may_want(module))
     }
 
-    /// Begins to match functions.
+    /// Makes a matcher for functions.
     ///
     /// # Errors
     /// [`CompileError`]; none of the texts that were accepted causes one.
@@ -164,14 +164,14 @@ impl PatchPatterns {
     }
 }
 
-/// Matches functions with patterns.
+/// A matcher of functions with patterns.
 #[derive(Clone, Debug)]
 pub struct PatchMatcher {
     compiler: Compiler,
 }
 
 impl PatchMatcher {
-    /// What the patterns say of each of the functions.
+    /// Returns the patterns' answer about each of the functions.
     pub fn answer<'a>(
         &mut self,
         functions: impl IntoIterator<Item = FunctionDescription<'a>>,
@@ -191,7 +191,7 @@ impl PatchMatcher {
             .collect()
     }
 
-    /// Patterns that match nothing, and what is to be said of them; `names` are the functions that were seen.
+    /// Returns the patterns that match nothing, each with a warning. `names` are the functions that were seen.
     fn warnings(&self, names: &[String]) -> Vec<(String, String)> {
         let rename = |rule: String| match rule.split_at_checked(2) {
             Some(("-F", rest)) => format!("-P{rest}"),
@@ -231,12 +231,12 @@ impl PatchMatcher {
     }
 }
 
-/// What patterns of `-P` asked for and did not get.
+/// The reasons why patterns of `-P` patch nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Unpatched {
     /// The modules that were seen.
     seen: Vec<ModuleIdentity>,
-    /// Those whose functions are left alone.
+    /// The modules whose functions are left alone.
     alone: Vec<ModuleIdentity>,
     /// Functions that can't be patched.
     refused: Vec<RefusedFunction>,
@@ -247,31 +247,32 @@ pub struct Unpatched {
 pub struct RefusedFunction {
     /// Its name, as users see it.
     pub name: String,
-    /// As linkers see it, if that is another.
+    /// Its name as linkers see it, if that is another one.
     pub linkage: Option<String>,
     /// Its module.
     pub module: ModuleIdentity,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
 impl Unpatched {
-    /// A module was seen.
+    /// Notes that a module was seen.
     pub fn see(&mut self, module: &ModuleIdentity) {
         self.seen.push(module.clone());
     }
 
-    /// The functions of a module are left alone; the user is told why.
+    /// Notes that the functions of a module are left alone. The recorder gives the user the reason.
     pub fn leave_alone(&mut self, module: &ModuleIdentity) {
         self.alone.push(module.clone());
     }
 
-    /// A function can't be patched.
+    /// Notes that a function can't be patched.
     pub fn refuse(&mut self, function: RefusedFunction) {
         self.refused.push(function);
     }
 
-    /// What is to be said at the end of patterns that patch nothing; `names` are the functions that could be patched.
+    /// Returns the warnings at the end about patterns that patch nothing. `names` are the functions that could be
+    /// patched.
     pub fn warnings(
         &self,
         patterns: &PatchPatterns,
@@ -300,7 +301,7 @@ impl Unpatched {
                 .wanted
                 .iter()
                 .find(|wanted| rule.strip_prefix("-P ") == Some(&wanted.text));
-            // That these are left alone has been said, and why.
+            // A note has already given the reason why these modules are left alone.
             if wanted.is_some_and(|wanted| self.alone.iter().any(|module| wanted.may_want(module)))
             {
                 continue;
@@ -318,8 +319,8 @@ impl Unpatched {
         told
     }
 
-    /// The functions that a pattern matches and that can't be patched, with their reasons; the first of them.
-    fn refused(&self, patterns: &PatchPatterns, wanted: &Wanted) -> Vec<String> {
+    /// Returns the first functions that a pattern matches and that can't be patched, with their reasons.
+    fn refused(&self, patterns: &PatchPatterns, wanted: &PatchPattern) -> Vec<String> {
         const MOST: usize = 5;
         let mut alone = PatchPatterns::new(patterns.style);
         if alone.patch(&wanted.text).is_err() {

@@ -1,10 +1,10 @@
-//! Chooses functions by name, size and source file: no function is patched that the user's rules can do without.
+//! The choice of functions by name, size and source file: no function is patched that the user's rules can do without.
 
 use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
 use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use dioptra_filters::{
-    CompileError, Compiler, FunctionDescription, FunctionOrigin, Gate, MatchStyle, PlanOptions,
-    RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, OffReasons,
+    PlanOptions, RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
 use dioptra_tracelayout::LIBRARY_CALL_SIZE;
@@ -13,34 +13,34 @@ use dioptra_tracelayout::sampling::{SLOTS, TAILS};
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// Whose calls of other modules' functions are traced.
+/// The modules whose calls of other modules' functions are traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LibraryCalls {
-    /// Nobody's.
+    /// No module.
     None,
-    /// The program's.
+    /// The program.
     #[default]
     OfProgram,
-    /// Libraries', too.
+    /// The program and all libraries.
     OfAll,
 }
 
-/// What is asked for.
+/// The user's wishes.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// `-P` and `-U`. Without any `-P`, functions that a compiler has prepared are traced, and all functions of a
     /// program without such ones. With `-P`, functions that call `mcount` or `__cyg_profile_func_enter` are traced as
-    /// before; of others, those that it names.
+    /// before, and other functions only if a pattern names them.
     pub patches: PatchPatterns,
     /// Filters and triggers: options and their texts.
     pub rules: Vec<(RuleOption, String)>,
-    /// What the rules' patterns are.
+    /// The syntax of the rules' patterns.
     pub style: MatchStyle,
-    /// Whose calls of other modules' functions are traced.
+    /// The modules whose calls of other modules' functions are traced.
     pub library_calls: LibraryCalls,
 }
 
-/// Chooses functions by rules.
+/// A selector that follows rules.
 ///
 /// Names are read only if the rules need them, and debug information only if they ask for source files, so that plain
 /// tracing starts fast.
@@ -53,20 +53,20 @@ pub struct RuleSelector {
     matcher: PatchMatcher,
     compiler: Compiler,
     symbolizer: Symbolizer,
-    /// Names that were seen, for the nearest ones to a misspelt one.
+    /// Names that were seen. The nearest ones are shown for a misspelt name.
     names: Vec<String>,
     notes: Vec<String>,
-    /// More functions are sampled than can be counted; said once.
+    /// Whether more functions are sampled than can be counted; noted once.
     exceeds_slots: bool,
-    /// Calls of a function are judged alone, by readers; said once.
+    /// Whether readers judge calls of a function alone; noted once.
     judges_alone: bool,
-    /// Programs of which all functions are traced since no compiler has prepared any.
+    /// Programs of which all functions are traced because no compiler has prepared any.
     uninstrumented: Vec<String>,
-    /// What is not patched though it was asked for.
+    /// The reasons why functions that were asked for are not patched.
     unpatched: Unpatched,
 }
 
-/// Why there can be no selector.
+/// The reason why there can be no selector.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -78,8 +78,8 @@ pub enum RuleError {
     Compile(#[from] CompileError),
 }
 
-/// What can be left out while the program runs, so that readers, who apply the same rules to what was recorded, show the
-/// same as if everything had been recorded.
+/// Returns the conditions under which hooks leave calls out while the program runs. Readers apply the same rules to the
+/// trace, and show the same as if everything had been recorded.
 fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
     let mut levels = None;
     let mut at_least = None;
@@ -91,12 +91,12 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
         }
     }
     let by_place = rules.beyond_places().is_none();
-    // What an ordinary call would have to ask for tells what there is.
+    // The answer for an ordinary call shows which conditions the rules use.
     let skip = compiler.plan().site_need(0).skip();
     Gating {
-        opt_in: skip.meets(Gate::OUTSIDE),
-        mutes: skip.meets(Gate::MUTED),
-        // Levels are counted as readers count them only if each recorded call takes one.
+        opt_in: skip.meets(OffReasons::OUTSIDE),
+        mutes: skip.meets(OffReasons::MUTED),
+        // Readers count levels in the same way only if each recorded call takes one.
         levels: levels.filter(|levels| *levels < u16::MAX && by_place),
         // Triggers may set other durations.
         at_least: at_least.filter(|time| *time > 0 && by_place && !rules.set_durations()),
@@ -104,7 +104,7 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
     }
 }
 
-/// A function as far as rules ask.
+/// The properties of a function that rules ask for.
 struct Named<'a> {
     full: Cow<'a, str>,
     linkage: Option<Cow<'a, str>>,
@@ -113,7 +113,7 @@ struct Named<'a> {
 }
 
 impl RuleSelector {
-    /// Of a choice.
+    /// Makes a selector for a choice.
     ///
     /// # Errors
     /// [`RuleError`] for rules that are not understood or can't be followed.
@@ -148,7 +148,7 @@ impl RuleSelector {
         })
     }
 
-    /// Whether functions of the module that no compiler prepared are traced without being named.
+    /// Returns whether functions of the module that no compiler prepared are traced without being named.
     fn all_plain(&self, module: &ModuleIdentity) -> bool {
         module.is_program && !module.is_instrumented && !self.choice.patches.any_wanted()
     }
@@ -161,7 +161,7 @@ impl RuleSelector {
             (Patching::Unnamed, Method::Plain) => all_plain,
             // These call the tracer in any case: patterns of `-P` add to them, as in uftrace.
             (Patching::Unnamed, Method::Mcount | Method::Cygprof) => true,
-            // Of functions with space for a hook `-P` chooses.
+            // `-P` chooses among functions with space for a hook.
             (Patching::Unnamed, _) => !self.choice.patches.any_wanted(),
         }
     }
@@ -193,7 +193,7 @@ impl Selector for RuleSelector {
         let all_plain = self.all_plain(module);
         let by_name = self.has_rules || self.choice.patches.needs_names();
         if !by_name {
-            // `-P .` of one module must not patch those of another that happen to be candidates.
+            // `-P .` of one module must not patch functions of another module that happen to be candidates.
             let patching = match self.choice.patches.may_want(module) {
                 true => Patching::Wanted,
                 false => Patching::Unnamed,
@@ -237,13 +237,13 @@ impl Selector for RuleSelector {
                     (size, _) => size,
                 };
                 let source = reader.as_ref().and_then(|reader| {
-                    // The outermost frame: what is inlined at the very start is not the function.
+                    // The outermost frame is the function's. Code that is inlined at the very start has inner frames.
                     let frame = reader.frames(place.offset).pop()?;
                     Some(frame.file?.to_string())
                 });
                 let (full, linkage) = match symbol {
                     Some(symbol) => (symbol.name, Some(Cow::Borrowed(symbol.raw_name))),
-                    // As readers, who match the same rules, name it.
+                    // Readers match the same rules, and name the function in the same way.
                     None => (Cow::Owned(place_name(&file, place.offset)), None),
                 };
                 Named {
@@ -313,12 +313,12 @@ impl Selector for RuleSelector {
                     }
                     None => {}
                 }
-                // What hides or lets in is hooked even where it is not to be recorded itself.
+                // A function that hides or admits calls is hooked even where it is not to be recorded itself.
                 match need {
                     SiteNeed::Unneeded => return SiteVariant::Skip,
                     SiteNeed::Mute { .. } if self.gating.mutes => return SiteVariant::Mute,
                     SiteNeed::Evaluate { skip }
-                        if !skip.meets(Gate::OUTSIDE) && self.gating.opt_in =>
+                        if !skip.meets(OffReasons::OUTSIDE) && self.gating.opt_in =>
                     {
                         return SiteVariant::Filter;
                     }
@@ -327,7 +327,7 @@ impl Selector for RuleSelector {
                 let timed = self.gating.at_least.is_some()
                     && match need {
                         SiteNeed::Timed { .. } => true,
-                        // With levels all calls are to be evaluated; these are no others.
+                        // With levels, every call has to be evaluated, also an ordinary one.
                         SiteNeed::Evaluate { .. } => self.gating.levels.is_some(),
                         _ => false,
                     };

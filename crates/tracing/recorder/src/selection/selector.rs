@@ -1,4 +1,4 @@
-//! Which functions are traced: asked of a [`Selector`] once for each module.
+//! The choice of functions that are traced: a [`Selector`] is asked once for each module.
 
 use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::Method;
@@ -21,7 +21,7 @@ pub struct ModuleIdentity {
 }
 
 impl ModuleIdentity {
-    /// The last part of its path.
+    /// Returns the last part of its path.
     pub fn file_name(&self) -> Cow<'_, str> {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         name.to_string_lossy()
@@ -35,35 +35,36 @@ pub struct FunctionPlace<'a> {
     pub offset: u64,
     /// Its size in bytes, 0 if it is not known.
     pub size: u64,
-    /// How its calls would be found.
+    /// The way in which its calls would be found.
     pub method: Method,
-    /// The name of a library call; functions' names are not known here.
+    /// The name of a library call; `None` for a function, whose name is not known here.
     pub name: Option<&'a str>,
 }
 
-/// What happens at a probe site.
+/// The treatment of calls at a probe site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteVariant {
-    /// Nothing: it is not patched, and costs nothing.
+    /// The site is not patched, and its calls cost nothing.
     Skip,
-    /// Each call is recorded, unless it is hidden by what is around it.
+    /// Each call is recorded, unless its place among the open calls hides it.
     Record,
-    /// The same; a call that was too short ([`Gating::at_least`]) and recorded nothing below it is taken back.
+    /// As [`SiteVariant::Record`]. A call that was too short ([`Gating::at_least`]) and has no recorded calls in it is
+    /// taken back.
     Timed,
-    /// Neither the call nor anything that it calls is recorded.
+    /// Neither the call nor any call in it is recorded.
     Mute,
-    /// The call is recorded, also outside of other such calls and at any level, and what it calls.
+    /// The call and the calls in it are recorded, also outside of other such calls and at any level.
     Filter,
-    /// As [`SiteVariant::Record`], of some calls.
+    /// As [`SiteVariant::Record`], for chosen calls.
     Sample(Sampling),
-    /// As [`SiteVariant::Filter`], of some calls; others are as [`SiteVariant::Mute`].
+    /// As [`SiteVariant::Filter`], for chosen calls. Other calls are treated as [`SiteVariant::Mute`].
     SampleFilter(Sampling),
-    /// As [`SiteVariant::Filter`]; executions are judged at their ends, and kept or dropped with what they called.
+    /// As [`SiteVariant::Filter`]. Executions are judged at their ends, and kept or dropped with the calls in them.
     JudgeFilter(Sampling),
 }
 
 impl SiteVariant {
-    /// Whether calls that are not chosen are not recorded with what they call.
+    /// Returns whether a call that is not chosen is left out with the calls in it.
     pub fn samples_trees(self) -> bool {
         matches!(
             self,
@@ -71,7 +72,8 @@ impl SiteVariant {
         )
     }
 
-    /// Returns the variant for a call of which only the beginning is recorded: nothing is within it or counted of it.
+    /// Returns the variant for a call of which only the beginning is recorded: no calls lie in it, and it is not
+    /// counted.
     pub fn told(self) -> SiteVariant {
         match self {
             SiteVariant::Mute | SiteVariant::Skip => SiteVariant::Skip,
@@ -84,7 +86,7 @@ impl SiteVariant {
         }
     }
 
-    /// How calls are chosen; none if all are treated alike.
+    /// Returns the way in which calls are chosen; `None` if all are treated alike.
     pub fn sampling(self) -> Option<Sampling> {
         match self {
             SiteVariant::Sample(sampling)
@@ -95,73 +97,75 @@ impl SiteVariant {
     }
 }
 
-/// What hides calls of [`SiteVariant::Record`] and [`SiteVariant::Timed`] while the program runs.
+/// The conditions that hide calls of [`SiteVariant::Record`] and [`SiteVariant::Timed`] while the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gating {
-    /// Only calls within a [`SiteVariant::Filter`] call are recorded.
+    /// Whether only calls within a [`SiteVariant::Filter`] call are recorded.
     pub opt_in: bool,
-    /// There are [`SiteVariant::Mute`] calls.
+    /// Whether there are [`SiteVariant::Mute`] calls.
     pub mutes: bool,
-    /// Only so many levels are recorded, counted from the outermost call or from the last filter's.
+    /// The number of levels that are recorded, counted from the outermost call or from the last filter's; `None` for no
+    /// limit.
     pub levels: Option<u16>,
-    /// The duration in nanoseconds from which on [`SiteVariant::Timed`] calls are kept.
+    /// The duration in nanoseconds from which on [`SiteVariant::Timed`] calls are kept; `None` for no limit.
     pub at_least: Option<u64>,
-    /// There may be sites that sample.
+    /// Whether there may be sites that sample.
     pub samples: bool,
 }
 
 impl Gating {
-    /// Whether calls may be hidden by their place.
+    /// Returns whether calls may be hidden by their place.
     pub fn hides(&self) -> bool {
         self.opt_in || self.mutes || self.levels.is_some()
     }
 }
 
-/// Chooses.
+/// A choice of functions.
 pub trait Selector: Send {
-    /// Whether functions of the module that were not instrumented by a compiler may be wanted.
+    /// Returns whether functions of the module that were not instrumented by a compiler may be wanted.
     fn plain(&mut self, module: &ModuleIdentity) -> bool;
 
-    /// Whether the library calls of the module may be wanted.
+    /// Returns whether the library calls of the module may be wanted.
     fn library_calls(&mut self, module: &ModuleIdentity) -> bool;
 
-    /// What happens at each of the functions; as many answers as functions.
+    /// Returns the variant of each of the functions, in the same order.
     fn choose(
         &mut self,
         module: &ModuleIdentity,
         functions: &[FunctionPlace<'_>],
     ) -> Vec<SiteVariant>;
 
-    /// Functions of the module that can't be patched: their file offsets and why. Before [`Selector::choose`].
+    /// Receives the functions of the module that can't be patched, before [`Selector::choose`]: their file offsets and
+    /// the reasons.
     fn refuse(&mut self, _module: &ModuleIdentity, _functions: &[(u64, &'static str)]) {}
 
-    /// Functions of the module are left alone; the user is told why.
+    /// Notes that functions of the module are left alone. The recorder gives the user the reason.
     fn leave_alone(&mut self, _module: &ModuleIdentity) {}
 
-    /// What hides calls; the same at all times.
+    /// Returns the conditions that hide calls. They are the same at all times.
     fn gating(&self) -> Gating {
         Gating::default()
     }
 
-    /// What the user should know of the modules that were seen since this was last asked: sentences.
+    /// Returns the notes for the user about the modules that were seen since the last call, in sentences.
     fn take_notes(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What the user should know at the end: sentences.
+    /// Returns the warnings for the user at the end, in sentences.
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Chooses everything, of modules that are wanted.
+/// The choice of everything, in modules that are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Everything {
-    /// Functions of the program that were not instrumented.
+    /// Whether functions of the program that were not instrumented are wanted.
     pub plain: bool,
-    /// The same for libraries.
+    /// Whether functions of libraries that were not instrumented are wanted.
     pub plain_libraries: bool,
-    /// Library calls of the program.
+    /// Whether library calls of the program are wanted.
     pub library_calls: bool,
 }
 

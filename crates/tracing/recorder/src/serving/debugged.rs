@@ -1,5 +1,6 @@
-//! Processes that a debugger runs: its breakpoints are instructions in their code, which it takes out by writing what was
-//! there before. What it has written is left alone, and so are places that it may still write to.
+//! Processes that a debugger runs. Its breakpoints are instructions in their code, which it takes out by writing the
+//! bytes that were there before. Bytes that it has written are left alone, and so are places that it may still write
+//! to.
 
 use super::maps::MappedModule;
 use super::plan::ModulePlan;
@@ -17,21 +18,21 @@ pub struct Debugger {
     pid: u32,
 }
 
-/// The patches of a module that were left out.
+/// The numbers of a module's patches that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spared {
-    /// There is a breakpoint.
+    /// The number of patches where a breakpoint is set.
     breakpoints: usize,
-    /// There may be one later, in the middle of what would be written.
+    /// The number of patches in whose middle a breakpoint may be set later.
     divided: usize,
-    /// It can't be known whether there is one.
+    /// The number of patches where breakpoints can't be read from the program's memory.
     unread: usize,
 }
 
 impl Debugger {
-    /// The one that runs a process, if there is one.
+    /// Returns the debugger that runs a process, if there is one.
     pub fn of(pid: u32) -> Option<Debugger> {
-        // They stop it, but set no breakpoints.
+        // These programs stop the process, but set no breakpoints.
         const OTHERS: [&str; 2] = ["strace", "proot"];
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let tracer = status
@@ -43,8 +44,8 @@ impl Debugger {
         (!OTHERS.contains(&name.as_str())).then_some(Debugger { name, pid })
     }
 
-    /// Leaves out what a breakpoint would break, or be broken by. `runtimes_own`: they are the C library's, where no
-    /// breakpoints are expected behind first instructions.
+    /// Takes the patches out of a plan that would break a breakpoint, or be broken by one. `runtimes_own` says that the
+    /// module is the C library or the dynamic linker, where no breakpoints are expected behind first instructions.
     pub fn spare(
         &self,
         plan: &mut ModulePlan,
@@ -75,7 +76,7 @@ impl Debugger {
             };
             let is_free = here == original;
             let whole = runtimes_own || is_whole(&original);
-            // Where nothing is wanted, a compiler's hook is taken out.
+            // A patch that does nothing takes out a compiler's hook. Nothing is lost without it.
             let is_wanted = !is_nothing(patch.bytes.get(..size).unwrap_or_default());
             spared.breakpoints += usize::from(is_wanted && !is_free);
             spared.divided += usize::from(is_wanted && is_free && !whole);
@@ -84,7 +85,7 @@ impl Debugger {
         spared
     }
 
-    /// What is to be said of it.
+    /// Returns the notes about patches that were left out.
     pub fn notes(&self, spared: Spared, module: &MappedModule, runtimes_own: bool) -> Vec<String> {
         let (name, path) = (&self.name, module.path.display());
         let mut notes = Vec::new();

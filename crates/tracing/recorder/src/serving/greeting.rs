@@ -46,7 +46,7 @@ impl Peer {
     /// Returns the process at the other end of a connection.
     ///
     /// # Errors
-    /// The system call's.
+    /// The system call's error.
     pub fn of(stream: &UnixStream) -> io::Result<Peer> {
         let (pid, user) = peer(stream)?;
         let name = procfs::comm(pid, pid).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Peer {
             () if hello.version != u32::from(VERSION) => {
                 "another version of dioptra was loaded into it".to_owned()
             }
-            // The ids in chunks would be others' here.
+            // The ids in chunks would mean other processes here.
             () if hello.pid != self.pid => "it runs in a pid namespace of its own".to_owned(),
             () => return None,
         };

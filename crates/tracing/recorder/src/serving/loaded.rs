@@ -1,7 +1,7 @@
 //! The modules of a process, with their patches; also of those that were unloaded, since their pools stay.
 //!
-//! A pool is never unloaded: a call that was open when its module was closed may still return through it. The module often
-//! comes back to the place where it was, and finds its pool there.
+//! A pool is never unloaded: a call that was open when its module was closed may still return through it. The module
+//! often comes back to the place where it was, and finds its pool there.
 
 use super::maps::{MappedModule, Maps};
 use super::plan::ModulePlan;
@@ -38,7 +38,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Whether its pool is there.
+    /// Returns whether the process has its pool, if it needs one.
     fn has_pool(&self, maps: &Maps) -> bool {
         self.pool.is_none_or(|pool| {
             maps.areas
@@ -57,12 +57,12 @@ pub struct LoadedModules {
 }
 
 impl LoadedModules {
-    /// Returns the modules of a forked child, whose parent has these now: the parent may have loaded and unloaded
-    /// others since.
+    /// Returns the modules of a forked child of the process that has these modules now. The parent may have loaded and
+    /// unloaded modules since the fork.
     pub fn in_child(&self, maps: &Maps) -> LoadedModules {
         let is_there = |traced: &Arc<Traced>| traced.has_pool(maps);
-        // The recorder can't see which functions the child's runtime knows, but may tell it twice. Where a pool is, it
-        // knows them.
+        // The recorder can't see which functions the child's runtime knows, but may send them twice. A child that has
+        // the pool knows its functions.
         let is_same = |traced: &Arc<Traced>| {
             is_there(traced) && (traced.pool.is_some() || traced.functions.is_empty())
         };
@@ -82,8 +82,8 @@ impl LoadedModules {
         }
     }
 
-    /// Notes that only these modules are there any more, and returns where the others began, and the functions that the runtime
-    /// has to forget.
+    /// Notes that only these modules are still there. Returns the addresses at which the other modules began, and the
+    /// functions that the runtime has to forget.
     pub fn keep(&mut self, present: &HashSet<Planned>) -> (Vec<u64>, Vec<InstrumentedFunction>) {
         let (mut gone, mut forgotten) = (Vec::new(), Vec::new());
         for (module, traced) in self
@@ -113,7 +113,7 @@ impl LoadedModules {
         is_new
     }
 
-    /// Takes back that modules are there for which nothing was done: the process broke off.
+    /// Forgets modules for which nothing was done because the process broke off.
     pub fn retract(&mut self, modules: &[Planned]) {
         let is_left = |module: &Planned, traced: &Option<Arc<Traced>>| {
             traced.is_none() && modules.contains(module)

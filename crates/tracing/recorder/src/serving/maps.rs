@@ -1,4 +1,4 @@
-//! What is mapped in a traced process.
+//! The memory mappings of a traced process.
 
 use crate::arch::{HIGHEST, REACH};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The size of pages: ours, and so every process's.
+/// Returns the size of a page in bytes, which is the same in all processes.
 pub fn page_size() -> u64 {
     // SAFETY: the call changes nothing.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
@@ -18,9 +18,9 @@ pub fn page_size() -> u64 {
 pub struct Area {
     /// The first address.
     pub start: u64,
-    /// The first address behind it.
+    /// The first address behind the area.
     pub end: u64,
-    /// `PROT_*`.
+    /// The `PROT_*` bits.
     pub protection: u8,
     /// The offset in the file.
     pub offset: u64,
@@ -33,7 +33,7 @@ pub struct Area {
 /// All memory of a process, by address.
 #[derive(Clone, Debug, Default)]
 pub struct Maps {
-    /// The lines.
+    /// The areas, one for each line.
     pub areas: Vec<Area>,
 }
 
@@ -42,14 +42,14 @@ pub struct Maps {
 pub struct MappedModule {
     /// Its path, as the process sees it.
     pub path: PathBuf,
-    /// Device and inode.
+    /// Its device and inode.
     pub file: (String, u64),
     /// Its areas, by address.
     pub areas: Vec<Area>,
 }
 
 impl Maps {
-    /// Those of a process.
+    /// Reads the mappings of a process.
     ///
     /// # Errors
     /// If they can't be read.
@@ -62,7 +62,7 @@ impl Maps {
         Ok(Maps { areas })
     }
 
-    /// The modules with code, by their first address.
+    /// Returns the modules with code, by their first address.
     pub fn modules(&self) -> Vec<MappedModule> {
         let mut modules: BTreeMap<u64, MappedModule> = BTreeMap::new();
         let mut last: Option<(u64, &Area)> = None;
@@ -105,9 +105,9 @@ impl Maps {
             .collect()
     }
 
-    /// A free place of `size` bytes within reach of the addresses from `start` to `end`.
+    /// Returns a free place of `size` bytes within reach of the addresses from `start` to `end`.
     ///
-    /// Below them rather than above, where a program's heap grows, and a little away.
+    /// Prefers places below them to places above, where a program's heap grows, and keeps a little away.
     pub fn room_near(&self, start: u64, end: u64, size: u64) -> Option<u64> {
         const LOWEST: u64 = 0x1_0000;
         const DISTANCES: [u64; 7] = [
@@ -139,7 +139,7 @@ impl Maps {
             .map(|at| at & !(page - 1))
             .find(|&at| is_free(at))
             .or_else(|| {
-                // All of these are taken where many modules were loaded: any gap will do, the nearest first.
+                // All of these may be taken where many modules were loaded. Then any gap will do, the nearest first.
                 let mut gaps = self.gaps_for(size + 2 * page);
                 gaps.retain(|gap| is_near(gap + page));
                 let nearest = gaps.into_iter().min_by_key(|gap| gap.abs_diff(start));
@@ -178,7 +178,7 @@ impl Maps {
         });
     }
 
-    /// The protection of the memory at an address.
+    /// Returns the protection of the memory at an address.
     pub fn protection(&self, address: u64) -> Option<u8> {
         self.areas
             .iter()
@@ -212,21 +212,22 @@ fn parse(line: &[u8]) -> Option<Area> {
 }
 
 impl MappedModule {
-    /// Its first address and the first one behind it.
+    /// Returns its first address and the first one behind it.
     pub fn range(&self) -> (u64, u64) {
         let start = self.areas.first().map_or(0, |area| area.start);
         let end = self.areas.last().map_or(0, |area| area.end);
         (start, end)
     }
 
-    /// Where in its file an address is.
+    /// Returns the offset in its file of an address.
     pub fn offset(&self, address: u64) -> Option<u64> {
         let mut areas = self.areas.iter();
         let area = areas.find(|area| area.start <= address && address < area.end)?;
         Some(address - area.start + area.offset)
     }
 
-    /// How much higher it was loaded than its file says, by a segment of the file: its offset and address.
+    /// Returns the load bias: the address in memory minus the address in the ELF file. `segments` are the offsets and
+    /// addresses of the file's segments.
     pub fn bias(&self, segments: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
         let page = page_size();
         for (offset, address) in segments {

@@ -1,11 +1,12 @@
 //! Writes patches into a process, so that none of its threads executes half of one.
 //!
-//! The process's runtime writes them. Other threads are [stopped](super::stopping) meanwhile if they may run the code. They
-//! do not run the code of a module that the dynamic linker has just mapped ([`Reason::Modules`]): it says so before anything of the
-//! module is executed, and holds its lock.
+//! The process's runtime writes them. Other threads are [stopped](super::stopping) meanwhile if they may run the code.
+//! They do not run the code of a module that the dynamic linker has just mapped ([`Reason::Modules`]): it says so
+//! before anything of the module is executed, and holds its lock.
 //!
-//! Where threads can't be stopped (a debugger has them, or the system forbids it), only patches are written that a thread
-//! sees as a whole or not at all: one instruction in the place of one, within 8 bytes that the runtime stores at once.
+//! Where threads can't be stopped (a debugger has them, or the system forbids it), only patches are written that a
+//! thread sees as a whole or not at all: one instruction in the place of one, within 8 bytes that the runtime stores at
+//! once.
 
 use super::maps::MappedModule;
 use super::stopping::{CannotStop, StoppedThreads, has_others};
@@ -66,7 +67,7 @@ pub fn patch(
     write(stream, &left)
 }
 
-/// Says how many functions of a module are left alone.
+/// Notes how many functions of a module are left alone.
 fn note(shared: &Shared, pid: u32, module: &MappedModule, count: usize, why: &str) {
     if count > 0 {
         shared.state().note_loss(format!(

@@ -1,4 +1,4 @@
-//! What is to be done in a process so that a module's calls are traced: its pool and patches.
+//! The plan for a module of a process whose calls are to be traced: its pool and patches.
 
 use super::loaded::LoadedPool;
 use super::maps::{MappedModule, Maps};
@@ -7,21 +7,21 @@ use crate::analysis::observed::HookWork;
 use crate::analysis::prepare::Prepared;
 use crate::arch::{ImportSite, JUMP, PoolError, Prologue, patch as site_patch, pool, upper_bound};
 use crate::pools::hooks::{HookKind, HookOptions};
-use crate::pools::thunks::{Body, Wanted, Work};
+use crate::pools::thunks::{Body, ThunkRequest, Work};
 use crate::selection::selector::SiteVariant;
 use dioptra_tracelayout::message::{InstrumentedFunction, PATCH_SIZE, Patch, RuntimeAddresses};
 use thiserror::Error;
 
-/// A module of a process, made traceable.
+/// The pool and the patches that make a module of a process traceable.
 #[derive(Debug)]
 pub struct ModulePlan {
     /// The pool's file; empty if no thunk is needed.
     pub pool: Vec<u8>,
-    /// Where it must lie.
+    /// The address at which the pool must lie.
     pub pool_address: u64,
-    /// How large it is in memory.
+    /// The size of the pool in memory, in bytes.
     pub pool_size: u64,
-    /// What is to be written, by address.
+    /// The patches to write, by address.
     pub patches: Vec<Patch>,
     /// Functions that call the runtime themselves.
     pub functions: Vec<InstrumentedFunction>,
@@ -29,21 +29,21 @@ pub struct ModulePlan {
     pub loaded: Option<LoadedPool>,
 }
 
-/// Why a module can't be traced.
+/// The reason why a module can't be traced.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// Its segments are not where its file says.
+    /// The segments are not mapped as the file says.
     #[error("it is not mapped as its file says")]
     Mapping,
-    /// No room for thunks.
+    /// No memory for thunks is free near the module.
     #[error("no memory is free near it")]
     Far,
-    /// No thunks.
+    /// The thunks can't be made.
     #[error(transparent)]
     Pool(#[from] PoolError),
 }
 
-/// What is to be done in a process for one of its modules; `None` if there is nothing.
+/// Makes the plan for a module of a process; `None` if there is nothing to do.
 ///
 /// # Errors
 /// [`PlanError`]
@@ -62,11 +62,11 @@ pub fn plan(
     );
     let bias = bias.ok_or(PlanError::Mapping)?;
     let mut wanted = Vec::new();
-    let mut sites: Vec<Place<'_>> = Vec::new();
+    let mut sites: Vec<ThunkEntry<'_>> = Vec::new();
     let mut patches = Vec::new();
     let mut functions = Vec::new();
     for hook in &prepared.hooks {
-        wanted.push(Wanted {
+        wanted.push(ThunkRequest {
             work: match hook.work {
                 HookWork::Observe(function) => Work::Observe(function),
                 HookWork::Execve => Work::Replace(runtime.execve),
@@ -75,9 +75,9 @@ pub fn plan(
             is_leaf: false,
             places: Vec::new(),
         });
-        sites.push(Place::At(hook.site, Some(&hook.prologue)));
+        sites.push(ThunkEntry::At(hook.site, Some(&hook.prologue)));
     }
-    // Functions' first instructions may call those that are called through pointers: these first.
+    // Functions' first instructions may call library functions through pointers, so those library functions come first.
     let is_called = |(candidate, _): &(&Candidate, _)| !candidate.calls.is_empty();
     let candidates = || code.candidates.iter().zip(&prepared.chosen);
     let others = candidates().filter(|candidate| !is_called(candidate));
@@ -124,7 +124,7 @@ pub fn plan(
                         HookKind::Record
                     }
                 };
-                wanted.push(Wanted {
+                wanted.push(ThunkRequest {
                     work: match (traced, traced.sampling()) {
                         _ if candidate.is_told() => Work::Tell(*id, kind),
                         (SiteVariant::JudgeFilter(sampling), _) => Work::Judge(*id, *sampling),
@@ -149,14 +149,14 @@ pub fn plan(
                         .collect(),
                 });
                 sites.push(match candidate.calls.as_slice() {
-                    [] => Place::At(
+                    [] => ThunkEntry::At(
                         candidate.site,
                         match &candidate.body {
                             CandidateBody::Displaced(prologue) => Some(prologue),
                             _ => None,
                         },
                     ),
-                    calls => Place::Calls(calls),
+                    calls => ThunkEntry::Calls(calls),
                 });
             }
         }
@@ -177,7 +177,7 @@ pub fn plan(
         let pool = pool(made.pool_address, &wanted, runtime, *options)?;
         let places = || sites.iter().zip(&pool.thunks);
         for (place, thunk) in places() {
-            let Place::At(site, prologue) = place else {
+            let ThunkEntry::At(site, prologue) = place else {
                 continue;
             };
             let site = site.wrapping_add(bias);
@@ -185,11 +185,11 @@ pub fn plan(
                 patches.extend(patch(site, &bytes, maps));
             }
         }
-        // What has been moved away is called from the pool.
+        // Calls that were moved away are executed in the pool, so their old places are not patched.
         let mut moved: Vec<u64> = patches.iter().map(|patch| patch.address).collect();
         moved.sort_unstable();
         for (place, thunk) in places() {
-            let (Place::Calls(calls), Some(thunk)) = (place, thunk) else {
+            let (ThunkEntry::Calls(calls), Some(thunk)) = (place, thunk) else {
                 continue;
             };
             for call in calls.iter().map(|call| call.rebase(bias)) {
@@ -215,11 +215,11 @@ pub fn plan(
     Ok((!is_empty).then_some(made))
 }
 
-/// Where a thunk is reached from.
-enum Place<'a> {
-    /// A jump, over what was moved away for it.
+/// The place from which a thunk is reached.
+enum ThunkEntry<'a> {
+    /// A jump at this address, in the place of the instructions that were moved away for it.
     At(u64, Option<&'a Prologue>),
-    /// Calls.
+    /// These calls.
     Calls(&'a [ImportSite]),
 }
 

@@ -1,4 +1,4 @@
-//! What is done in a traced process: which of its modules are new, and what is planned for them.
+//! The plans for a traced process: its new modules are found, and the work in them is planned.
 
 use super::debugged::Debugger;
 use super::loaded::{LoadedPool, Planned, Traced};
@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A module of a process, and what is to be done there.
+/// A module of a process, and the plan for it.
 pub struct PlannedModule {
-    /// It.
+    /// The module.
     pub module: MappedModule,
     prepared: Arc<Prepared>,
-    /// What.
+    /// The plan.
     pub plan: ModulePlan,
 }
 
@@ -37,7 +37,8 @@ impl PlannedModule {
         (self.module.range().0, self.module.file.clone())
     }
 
-    /// A plan for the process as it is now: other threads may have taken a place near the module before it did.
+    /// Makes a plan for the process as it is now. Other threads may have taken a place near the module before the
+    /// process did.
     ///
     /// # Errors
     /// If the process is gone.
@@ -82,7 +83,7 @@ fn addresses(state: &State, pid: u32, hello: &Hello) -> RuntimeAddresses {
     addresses
 }
 
-/// Leaves to a debugger what is its own; what is to be said of it.
+/// Takes patches out of a plan that a debugger's breakpoints forbid, and returns the notes about them.
 fn spare(
     debugger: &Debugger,
     plan: &mut ModulePlan,
@@ -94,7 +95,7 @@ fn spare(
     debugger.notes(spared, module, runtimes_own)
 }
 
-/// A process image begins.
+/// Notes that a process image begins.
 fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared) {
     state.connected += 1;
     state.planned.remove(&pid);
@@ -141,7 +142,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
     if is_start {
         begin(state, pid, time, &program, shared);
     } else if !state.planned.contains_key(&pid) {
-        // A forked child has what its parent had.
+        // A forked child has its parent's modules.
         let parent = procfs::parents(pid).map_or(0, |parents| parents.parent);
         let parents = state.planned.get(&parent);
         let inherited = parents.map(|modules| modules.in_child(&maps));
@@ -252,7 +253,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
     Ok(plans)
 }
 
-/// Ticks of the clock, unshifted, in a nanosecond.
+/// Returns the number of the clock's ticks, unshifted, in a nanosecond.
 fn clock_rate(shared: &Shared) -> f64 {
     let now = clock_pair_later(shared);
     let ticks = now.ticks.saturating_sub(shared.start.ticks);
@@ -260,7 +261,7 @@ fn clock_rate(shared: &Shared) -> f64 {
     ticks as f64 / time.max(1) as f64
 }
 
-/// Both clocks, long enough after the start to compare them.
+/// Reads both clocks, long enough after the start to compare them.
 fn clock_pair_later(shared: &Shared) -> ClockPair {
     let now = shared.clock.pair();
     if now.monotonic - shared.start.monotonic >= 1_000_000 {
@@ -270,7 +271,7 @@ fn clock_pair_later(shared: &Shared) -> ClockPair {
     shared.clock.pair()
 }
 
-/// Says how functions are sampled: one entry for all that are sampled alike.
+/// Describes how functions are sampled, with one entry for all that are sampled alike.
 fn sampled_functions(functions: &[SampledFunction]) -> Vec<JournalEntry> {
     let mut alike: BTreeMap<(String, bool), Vec<u32>> = BTreeMap::new();
     for function in functions {
@@ -287,7 +288,7 @@ fn sampled_functions(functions: &[SampledFunction]) -> Vec<JournalEntry> {
     alike.into_iter().map(entry).collect()
 }
 
-/// What hooks do, in units of the records' clock.
+/// Returns the options of hooks, with times in units of the records' clock.
 fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
     let now = match gating.at_least {
         Some(_) => clock_pair_later(shared),
@@ -296,7 +297,7 @@ fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
     let ticks = u128::from(now.ticks.saturating_sub(shared.start.ticks));
     let time = u128::from(now.monotonic.saturating_sub(shared.start.monotonic)).max(1);
     let at_least = gating.at_least.map(|nanoseconds| {
-        // A little less: readers, who know the clock better, decide about what is near.
+        // The limit is a little lower. Readers know the clock better, and decide about calls near the limit.
         let exact = (u128::from(nanoseconds) * ticks / time) >> shared.clock.shift();
         u64::try_from(exact - exact / 1000)
             .unwrap_or(u64::MAX)
@@ -313,7 +314,7 @@ fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
     }
 }
 
-/// The runtime itself, and pools.
+/// Returns whether a file is the runtime itself or a pool.
 fn is_ours(path: &Path, runtime: &Path) -> bool {
     path == runtime || path.as_os_str().as_bytes().starts_with(b"/memfd:")
 }

@@ -1,4 +1,4 @@
-//! Answers traced processes.
+//! The server that answers traced processes.
 
 use super::greeting::Peer;
 use super::loaded::LoadedPool;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A socket, and the name that processes find it by.
+/// A socket, and the name by which processes find it.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -30,11 +30,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A new one, with a name that cannot be guessed. The number behind its last `-` is our network namespace's: programs
-    /// in others cannot reach the socket.
+    /// Makes a socket with a name that cannot be guessed. The number behind its last `-` is our network namespace's:
+    /// programs in other namespaces cannot reach the socket.
     ///
     /// # Errors
-    /// Of the system calls.
+    /// The system calls' errors.
     pub fn new() -> io::Result<Listener> {
         let mut random = [0_u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
@@ -47,9 +47,10 @@ impl Listener {
         })
     }
 
-    /// Answers, each process in a thread of its own, until the end is announced by [`Listener::end`].
+    /// Answers each process in a thread of its own, until [`Listener::end`] announces the end.
     pub fn serve(&self, shared: &Arc<Shared>) {
-        // Given up for a moment when there are no more descriptors: a process that waits for an answer must get one.
+        // The spare descriptor is given up for a moment when there are no more: a process that waits for an answer must
+        // get one.
         let mut spare = spare();
         loop {
             let accepted = self.listener.accept();
@@ -72,7 +73,7 @@ impl Listener {
                     spare = self::spare();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A process that has closed its end meanwhile, or a want of memory that may pass.
+                // The process has closed its end meanwhile, or memory is short, which may pass.
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
@@ -160,7 +161,7 @@ fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) 
     if refused {
         return Ok(());
     }
-    // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
+    // The process has mapped the arena now. Memory that is free from here on stays free, as far as the runtime decides.
     let _: StepRequest = receive(stream)?;
     let plans = process::plans(pid, hello, shared)?;
     let keys: Vec<_> = plans.modules.iter().map(PlannedModule::key).collect();
@@ -168,7 +169,7 @@ fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) 
     if result.is_err()
         && let Some(loaded) = shared.state().planned.get_mut(&pid)
     {
-        // It may connect again.
+        // The process may connect again.
         loaded.retract(&keys);
     }
     result?;
@@ -181,7 +182,7 @@ fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) 
     send(stream, &done, &[])
 }
 
-/// Lets the process do all that is planned.
+/// Lets the process carry out all plans.
 fn carry_out_all(
     stream: &UnixStream,
     pid: u32,
@@ -198,7 +199,7 @@ fn carry_out_all(
     Ok(())
 }
 
-/// Lets the process do what is planned for a module.
+/// Lets the process carry out the plan for a module.
 fn carry_out(
     stream: &UnixStream,
     pid: u32,
@@ -206,7 +207,7 @@ fn carry_out(
     mut planned: PlannedModule,
     shared: &Shared,
 ) -> io::Result<()> {
-    /// How often a place near the module is looked for: other threads may take it before the process does.
+    /// The number of tries to load a pool near the module. Other threads may take the place before the process does.
     const TRIES: u32 = 4;
     let mut loaded = planned.plan.loaded;
     let mut is_done = true;
@@ -214,7 +215,8 @@ fn carry_out(
         if planned.plan.patches.is_empty() {
             break;
         }
-        // The pool first, by itself: loading it takes locks that other threads may hold, who can't be stopped before.
+        // The pool comes first, by itself: loading it takes locks that other threads may hold, so these are not stopped
+        // before.
         let pool = memory_file(&planned.plan.pool)?;
         let step = SetupStep {
             kind: StepKind::Module as u32,
@@ -255,7 +257,7 @@ fn carry_out(
     Ok(())
 }
 
-/// Lets the process learn functions.
+/// Lets the process's runtime learn functions.
 fn learn(stream: &UnixStream, functions: &[InstrumentedFunction]) -> io::Result<StepRequest> {
     let list = memory_file(bytes_of_slice(functions))?;
     let step = SetupStep {
@@ -269,7 +271,7 @@ fn learn(stream: &UnixStream, functions: &[InstrumentedFunction]) -> io::Result<
     receive(stream)
 }
 
-/// Returns whether a step went well, and says so if not.
+/// Returns whether a step went well, and notes the reason if not.
 fn applied(next: &StepRequest, pid: u32, path: &Path, shared: &Shared) -> bool {
     if next.applied == Applied::Done as u32 {
         return true;
@@ -298,7 +300,7 @@ fn applied(next: &StepRequest, pid: u32, path: &Path, shared: &Shared) -> bool {
     false
 }
 
-/// Whether an error of `mprotect` says that a policy forbids code to be written to.
+/// Returns whether an error of `mprotect` says that a policy forbids code to be written to.
 fn is_forbidden(errno: u32) -> bool {
     [libc::EACCES, libc::EPERM].contains(&errno.cast_signed())
 }

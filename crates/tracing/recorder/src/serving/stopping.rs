@@ -1,22 +1,23 @@
 //! Threads of a traced process, stopped while its code is written to.
 //!
-//! A patch replaces several instructions by a jump. A thread that has executed the first of them and not the last would go
-//! on in the middle of the jump. Such threads exist where a library's constructor has started them before the tracer's own
-//! constructor ran, and where a module is found that has been mapped for a while. So all threads but the one that writes
-//! are stopped meanwhile, as debuggers do it (`PTRACE_SEIZE` and `PTRACE_INTERRUPT`, which send no signal), and none of
-//! them may be inside the instructions that are overwritten:
+//! A patch replaces several instructions by a jump. A thread that has executed the first of them and not the last would
+//! go on in the middle of the jump. Such threads exist where a library's constructor has started them before the
+//! tracer's own constructor ran, and where a module is found that has been mapped for a while. So all threads but the
+//! one that writes are stopped meanwhile, as debuggers do it (`PTRACE_SEIZE` and `PTRACE_INTERRUPT`, which send no
+//! signal), and none of them may be inside the instructions that are overwritten:
 //!
 //! - its program counter, where it will go on;
-//! - a program counter that a signal handler will return to. The kernel keeps it on the handler's stack. All words of the
-//!   stacks are compared, so a word that has the same value by chance counts, too;
+//! - a program counter that a signal handler will return to. The kernel keeps it on the handler's stack. All words of
+//!   the stacks are compared, so a word that has the same value by chance counts, too;
 //! - a return address is never inside: a call among displaced instructions is the last of them.
 //!
 //! A thread that is inside goes on for a moment and is stopped again. A function whose first instructions a thread does
 //! not leave stays as it is, and is not traced.
 //!
-//! Rejected: an `int3` with a handler for SIGTRAP, and signals that stop threads, since both are visible to the program; and
-//! jumps that lead to themselves while the bytes behind them are written, since they say nothing of the threads that are
-//! inside, and since a thread with a real-time priority would spin where the one that writes gets no CPU.
+//! Rejected: an `int3` with a handler for SIGTRAP, and signals that stop threads, since both are visible to the
+//! program; and jumps that lead to themselves while the bytes behind them are written, since they say nothing of the
+//! threads that are inside, and since a thread with a real-time priority would spin where the one that writes gets no
+//! CPU.
 //!
 //! A program can notice that a waiting system call is interrupted. The kernel restarts most of them. Those that would
 //! end with EINTR instead ([`restart`]) are restarted, too, on x86-64; their time limit begins again.
@@ -37,8 +38,7 @@ use thiserror::Error;
 /// The time that threads may take to stop: on a busy machine each must be given a CPU.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time for which threads are let go on again and again, so that they leave the code that will be overwritten. On a
-/// busy machine a thread
-/// that may go on gets no CPU for some milliseconds.
+/// busy machine a thread that may go on gets no CPU for some milliseconds.
 const LEAVING: Duration = Duration::from_millis(400);
 /// The longest time for which threads are let go on before they are stopped again.
 const TURN: Duration = Duration::from_millis(16);
@@ -47,13 +47,13 @@ const STACK_SEARCHED: u64 = 64 << 20;
 /// `PTRACE_EVENT_STOP`: a stop that no signal has caused.
 const EVENT_STOP: i32 = 128;
 
-/// Why the threads of a process are not stopped.
+/// The reason why the threads of a process are not stopped.
 #[derive(Debug, Error)]
 pub enum CannotStop {
     /// The system does not permit it.
     #[error("they can't be stopped: {0}")]
     Refused(#[from] io::Error),
-    /// One of them did not stop.
+    /// A thread did not stop in time.
     #[error("one of them could not be stopped in time")]
     Late,
     /// A process that is no thread of this one has the same memory.
@@ -67,7 +67,7 @@ pub enum CannotStop {
 /// stopped threads go on when that one ends.
 pub struct StoppedThreads {
     pid: u32,
-    /// The thread that goes on.
+    /// The thread that is not stopped.
     spared: u32,
     threads: Vec<Stopped>,
     /// Threads that can't execute the program's code.
@@ -89,7 +89,7 @@ struct Stop {
     is_groups: bool,
 }
 
-/// Whether a process has threads besides one, or shares its memory with another process.
+/// Returns whether a process has threads besides one, or shares its memory with another process.
 pub fn has_others(pid: u32, spared: u32) -> bool {
     procfs::threads(pid).iter().any(|tid| *tid != spared) || shares_memory(pid)
 }
@@ -233,8 +233,8 @@ impl StoppedThreads {
         let from = registers.stack_pointer() & !7;
         let end = stack.end.min(from.saturating_add(STACK_SEARCHED));
         self.search(from..end, ranges, &mut found)?;
-        // A handler with a stack of its own may have interrupted another one that has none: the thread's first stack holds
-        // the C library's description of the thread, or is the process's.
+        // A handler with a stack of its own may have interrupted another one that has none: the thread's first stack
+        // holds the C library's description of the thread, or is the process's.
         let first = match thread.tid == self.pid {
             true => maps.areas.iter().find(|area| area.path == b"[stack]"),
             false => area(registers.thread_pointer()),
@@ -382,12 +382,12 @@ fn is_gone(pid: u32, tid: u32) -> bool {
     state(pid, tid).is_none_or(|(state, _)| matches!(state, b'Z' | b'X'))
 }
 
-/// Whether a thread can't execute the program's code: it has ended, or works for the kernel (`io_uring`).
+/// Returns whether a thread can't execute the program's code: it has ended, or works for the kernel (`io_uring`).
 fn is_idle(pid: u32, tid: u32) -> bool {
     is_gone(pid, tid) || state(pid, tid).is_some_and(|(_, name)| name.starts_with(b"iou-"))
 }
 
-/// Whether a process has signal handlers.
+/// Returns whether a process has signal handlers.
 fn has_handlers(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mut lines = status.lines();
@@ -395,7 +395,7 @@ fn has_handlers(pid: u32) -> bool {
     caught.is_none_or(|caught| u64::from_str_radix(caught.trim(), 16) != Ok(0))
 }
 
-/// Whether a child shares the memory of a process, such as that of `vfork` before it executes a program.
+/// Returns whether a child shares the memory of a process, such as that of `vfork` before it executes a program.
 fn shares_memory(pid: u32) -> bool {
     const KCMP_VM: i32 = 1;
     let is_same = |child: &u32| {

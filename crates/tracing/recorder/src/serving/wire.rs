@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// The process and the user at the other end, as this process calls them.
+/// Returns the ids of the process and of the user at the other end, as this process sees them.
 ///
 /// # Errors
-/// Of the system call.
+/// The system call's error.
 pub fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
     let mut peer = libc::ucred {
         pid: 0,
@@ -32,10 +32,10 @@ pub fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
     Ok((peer.pid.unsigned_abs(), peer.uid))
 }
 
-/// A file in memory with these bytes, from its start on.
+/// Makes a file in memory that holds these bytes from its start on.
 ///
 /// # Errors
-/// Of the system calls.
+/// The system calls' errors.
 pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
     // SAFETY: the name outlives the call; the descriptor is checked and ours.
     let mut file = unsafe {
@@ -53,7 +53,7 @@ fn bytes_of<T: Copy>(message: &T) -> &[u8] {
     bytes_of_slice(std::slice::from_ref(message))
 }
 
-/// The bytes of messages.
+/// Returns the bytes of messages.
 pub fn bytes_of_slice<T: Copy>(messages: &[T]) -> &[u8] {
     // SAFETY: messages are `repr(C)` structures of integers without padding.
     unsafe { std::slice::from_raw_parts(messages.as_ptr().cast(), size_of_val(messages)) }

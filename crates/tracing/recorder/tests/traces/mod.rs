@@ -45,11 +45,12 @@ pub fn built(language: Language, name: &str, flags: &[&[&str]]) -> Result<PathBu
     program.flags(flags.concat()).build()
 }
 
-/// What rules ask for, without library calls: of functions of these names, or of all that a compiler has prepared.
+/// Returns a selector with these rules and without library calls: for functions with these names, or for all that a
+/// compiler has prepared.
 pub fn by_rules(names: Option<&str>, texts: &[(RuleOption, &str)]) -> Box<RuleSelector> {
     let mut patches = PatchPatterns::new(MatchStyle::Regex);
     if let Some(names) = names {
-        // Functions that call the tracer themselves are traced besides, unless they are left out first.
+        // Functions that call the tracer themselves are traced as well, unless they are left out first.
         patches.unpatch(".").unwrap();
         patches.patch(names).unwrap();
     }
@@ -62,7 +63,8 @@ pub fn by_rules(names: Option<&str>, texts: &[(RuleOption, &str)]) -> Box<RuleSe
     Box::new(RuleSelector::new(choice).unwrap())
 }
 
-/// What is traced, with library calls or without.
+/// Returns the choice of all instrumented functions, or with `plain` of all functions of the program, without library
+/// calls.
 pub fn everything(plain: bool) -> Everything {
     Everything {
         plain,
@@ -71,21 +73,21 @@ pub fn everything(plain: bool) -> Everything {
     }
 }
 
-/// Signals and the like belong to the process: one recording at a time.
+/// The lock of the recordings. Signals and the like belong to the process, so tests record one after the other.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Waits for the turn.
+/// Waits for the turn of a test.
 pub fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What happened in a stream.
+/// An event in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Entry(String),
     Exit(String),
     Unwound(String),
-    /// It was judged at its end, and is not to be shown, nor what it called.
+    /// The execution was judged at its end. Neither it nor the calls in it are to be shown.
     Discarded(String),
     Lost(u64),
 }
@@ -93,7 +95,7 @@ pub enum Event {
 /// A trace that was read.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// By stream.
+    /// The streams, by number.
     pub streams: BTreeMap<u32, Stream>,
 }
 
@@ -103,14 +105,14 @@ pub struct Stream {
     pub tid: u32,
     pub parent: u32,
     pub events: Vec<Event>,
-    /// For each event, how many counted calls were open before it on the same call stack.
+    /// For each event, the number of counted calls that were open before it on the same call stack.
     pub depths: Vec<usize>,
     /// Calls that are open at the end.
     pub open: Vec<String>,
-    /// How many of them are counted.
+    /// The number of open calls that are counted.
     counted: usize,
     next: u32,
-    /// Which call stack it is on, and the open calls of the others.
+    /// The call stack that the stream is on. The open calls of the other stacks are in `others`.
     stack: u32,
     others: HashMap<u32, Vec<String>>,
 }
@@ -145,7 +147,7 @@ pub fn trace(
     change: impl FnOnce(&mut TraceSpec),
 ) -> (TraceOutcome, String) {
     let output = folder.join("output");
-    // The program's standard output is the test's: a shell sends it elsewhere.
+    // The program would inherit the test's standard output, so a shell sends it to a file.
     let mut words = vec![
         "/bin/sh".into(),
         "-c".into(),
@@ -162,12 +164,12 @@ pub fn trace(
     (outcome, String::from_utf8_lossy(&output).into_owned())
 }
 
-/// Reads a trace; all calls are counted.
+/// Reads a trace, and counts all calls.
 pub fn read(folder: &Path) -> Trace {
     read_counting(folder, |_| true)
 }
 
-/// Reads a trace, counting some functions' calls.
+/// Reads a trace, and counts some functions' calls.
 pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace {
     let folder = folder.join("trace");
     let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
@@ -186,7 +188,7 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
         );
         stream.next += 1;
         let open: Vec<String> = chunk.open().map(|id| names[id as usize].clone()).collect();
-        // Another stack is named first in each chunk.
+        // A chunk names another stack than the first in its first record.
         let first = Decoder::new(chunk.records, header.base).next();
         let stack = match first {
             Some(Ok(Record::Stack { stack, .. })) => stack,
@@ -203,7 +205,8 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
             // The switch itself comes first, and the list is that of the stack that is left.
         } else if header.lost > 0 {
             stream.happens(Event::Lost(header.lost.into()));
-            // Of deep stacks only the innermost calls are listed; what was known of the others may still be so.
+            // A chunk lists only the innermost calls of a deep stack. Calls further out that were known before may
+            // still be open.
             let unlisted = header.depth as usize - open.len();
             stream.open.resize(unlisted, "?".to_owned());
             stream.open.extend(open);
@@ -271,7 +274,7 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
     trace
 }
 
-/// What the readers of the crates make of a trace: for each stream the events, with the number of open calls.
+/// Returns for each stream the events that the crates' own readers find, with the number of open calls.
 pub fn walked(folder: &Path) -> BTreeMap<u32, Vec<(Event, usize)>> {
     let folder = folder.join("trace");
     let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
@@ -305,7 +308,7 @@ pub fn walked(folder: &Path) -> BTreeMap<u32, Vec<(Event, usize)>> {
     streams.map(|s| (s.stream, of_stream(s))).collect()
 }
 
-/// Functions of which only chosen executions were recorded.
+/// Returns the functions of which only chosen executions were recorded.
 #[allow(dead_code, reason = "not all tests sample")]
 pub fn sampled(folder: &Path) -> BTreeSet<String> {
     let folder = folder.join("trace");
@@ -323,7 +326,7 @@ pub fn sampled(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// How many executions of sampled functions were counted in all threads, and how many were chosen.
+/// Returns the numbers of executions of sampled functions that were counted and chosen in all threads, by name.
 #[allow(dead_code, reason = "not all tests sample")]
 pub fn counted(folder: &Path) -> BTreeMap<String, (u64, u64)> {
     let folder = folder.join("trace");
@@ -343,7 +346,7 @@ pub fn counted(folder: &Path) -> BTreeMap<String, (u64, u64)> {
     counts
 }
 
-/// The same, by the threads' ids.
+/// Returns the same events as [`walked`], by thread id.
 pub fn walked_threads(folder: &Path) -> HashMap<u32, Vec<Event>> {
     let trace = dioptra_tracedata::Trace::open(&folder.join("trace")).unwrap();
     let mut walked = walked(folder);
@@ -355,7 +358,7 @@ pub fn walked_threads(folder: &Path) -> HashMap<u32, Vec<Event>> {
     streams.map(|s| (s.tid, events(s.stream))).collect()
 }
 
-/// The names of all ids.
+/// Returns the names of all function ids.
 fn function_names(folder: &Path, journal: &str) -> io::Result<Vec<String>> {
     let texts = fs::read(folder.join(NAMES))?;
     let mut modules = HashMap::new();
@@ -388,7 +391,7 @@ fn function_names(folder: &Path, journal: &str) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// Names of functions by file offset, without C++'s decoration.
+/// Returns the names of functions by file offset, without C++'s decoration.
 fn symbols(path: &str) -> io::Result<HashMap<u64, String>> {
     let data = fs::read(path)?;
     let file = object::File::parse(&*data).map_err(io::Error::other)?;
@@ -407,7 +410,7 @@ fn symbols(path: &str) -> io::Result<HashMap<u64, String>> {
         .collect())
 }
 
-/// `leaf` for `_Z4leafi`.
+/// Returns `leaf` for `_Z4leafi`.
 fn plain_name(symbol: &str) -> String {
     let plain = || {
         let rest = symbol
@@ -420,7 +423,7 @@ fn plain_name(symbol: &str) -> String {
     plain().unwrap_or_else(|| symbol.to_owned())
 }
 
-/// The events of functions that say when they begin and end, as they say it.
+/// Returns the events of functions that log their beginnings and ends, as they log them.
 pub fn as_log(events: &[Event], functions: &[&str]) -> Vec<String> {
     events
         .iter()

@@ -24,13 +24,13 @@ impl fmt::Display for Tree {
     }
 }
 
-/// A line for the program.
+/// Returns a line for the program.
 pub fn text(list: &[Tree]) -> String {
     let words: Vec<String> = list.iter().map(Tree::to_string).collect();
     words.join(" ")
 }
 
-/// Numbers from a seed (SplitMix64).
+/// A source of numbers from a seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// The list that a seed makes.
+/// Returns the list that a seed makes.
 pub fn random(seed: u64) -> Vec<Tree> {
     let mut random = Random(seed);
     let mut left = 10 + random.below(90);
@@ -129,7 +129,7 @@ impl Tree {
     }
 }
 
-/// Fewer and smaller lists that still fail, as far as they are found in so many tries.
+/// Returns fewer and smaller lists that still fail, as far as so many tries find them.
 pub fn shrink(
     mut lists: Vec<Vec<Tree>>,
     mut tries: u32,
@@ -169,7 +169,7 @@ pub fn shrink(
     lists
 }
 
-/// Lists with one tree less, or with a tree's list in its place.
+/// Returns the lists with one tree less, or with a tree's list in its place.
 fn smaller(list: &[Tree]) -> Vec<Vec<Tree>> {
     let mut all = Vec::new();
     for at in 0..list.len() {

@@ -30,7 +30,7 @@ pub fn write(
             out.text.extend_from_slice(line.as_bytes());
         }
     }
-    // Beginnings and ends are pieced together from parts that are made once.
+    // Lines are pieced together from parts that are made once for each stream.
     let middles: Vec<[String; 2]> = view
         .streams()
         .iter()
@@ -57,7 +57,7 @@ pub fn write(
             let (time, open) = (shown.time(), &mut open[place]);
             let in_range = range.contains(time);
             if let Some(start) = range.start.filter(|_| in_range) {
-                // What began before the range begins with it.
+                // Calls that began before the range are written as beginning at its start.
                 for begun in open.current_mut().iter_mut().filter(|b| !b.is_written) {
                     begun.is_written = true;
                     lines.write(place, start, BEGIN, begun.function, BEFORE, out)?;
@@ -84,7 +84,7 @@ pub fn write(
                         false => None,
                     };
                     let function = call.function;
-                    // Moments have no end.
+                    // Events that are moments have no end.
                     let (is_moment, is_written) = (event.is_some(), in_range || event.is_some());
                     open.push(Begun {
                         function,
@@ -105,7 +105,7 @@ pub fn write(
                 ShownStep::Leave { call, ending, .. } => {
                     let begun = open.pop();
                     let is_begun = begun.is_some_and(|b| b.is_written && !b.is_moment);
-                    // At the end of a range calls are cut off, at that of the trace they are not known to end.
+                    // The end of a range cuts calls off; at the end of the trace their end is unknown.
                     let is_open = ending == CallEnding::Open && range.stop.is_none();
                     if in_range && is_begun && !is_open {
                         let args = match ending {
@@ -143,9 +143,9 @@ pub fn write(
 /// A call that has begun.
 struct Begun {
     function: u32,
-    /// Something that takes no time and has no end.
+    /// Whether this is an event that takes no time and has no end.
     is_moment: bool,
-    /// Its beginning is written, if it needs one.
+    /// Whether the beginning is written, or needs no writing.
     is_written: bool,
 }
 
@@ -153,12 +153,12 @@ const BEGIN: usize = 0;
 const END: usize = 1;
 const BEFORE: &str = ",\"args\":{\"began\":\"before\"}";
 
-/// Beginnings and ends, as lines.
+/// The writer of beginnings and ends, each a line.
 struct Lines<'n, 't> {
     names: &'n FunctionNames<'t>,
-    /// By place: the parts of a beginning and of an end between time and name.
+    /// By the stream's index: the parts of a beginning and of an end between time and name.
     middles: Vec<[String; 2]>,
-    /// Names with their quotes, by function; of those that are not in the table at the end.
+    /// Quoted names by function; the last one stands for functions that are not in the table.
     quoted: Vec<Option<Box<str>>>,
     first: bool,
 }
@@ -193,7 +193,7 @@ impl Lines<'_, '_> {
     }
 }
 
-/// What became of a thread: an instant event; a new name is the thread's from then on.
+/// Writes an event of a thread as an instant event. A new name also becomes the thread's name in the viewer.
 fn moment(
     event: Event<'_>,
     time: u64,

@@ -5,10 +5,10 @@ use dioptra_calls::{CallNode, CallPathTree, FunctionNames, View, ViewLosses, cal
 use std::collections::BTreeMap;
 use std::io;
 
-/// So many samples and more are too many for most viewers.
+/// The number of samples from which on most viewers fail.
 const MOST_SAMPLES: u64 = 1_000_000;
 
-/// A line for each path: its functions, and its self time in samples of `sample_time`.
+/// Writes a line for each path: its functions, and its self time in samples of `sample_time`.
 pub fn flame_graph(
     view: &View<'_>,
     names: &FunctionNames<'_>,
@@ -27,7 +27,7 @@ pub fn flame_graph(
     });
     let mut labels = Labels::new(names, false);
     let children = tree.children();
-    // Depth first with one line that grows and shrinks: a deep path's line is not made anew for each node.
+    // Depth first with one line that grows and shrinks, so that a deep path's line is not made anew for each node.
     let mut line = String::new();
     let mut open: Vec<(u32, usize)> = children[0].iter().rev().map(|node| (*node, 0)).collect();
     let mut dropped = 0_u64;
@@ -37,7 +37,7 @@ pub fn flame_graph(
         if length > 0 {
             line.push(';');
         }
-        // Semicolons part functions, the last blank parts the number.
+        // Semicolons separate functions, and the last blank separates the number.
         line.push_str(&labels.get(node.function).replace(';', ":"));
         let samples = (own[index as usize] + sample_time / 2) / sample_time;
         if samples > 0 {
@@ -63,7 +63,7 @@ pub fn flame_graph(
     Ok(tree.losses)
 }
 
-/// The time of each node outside of the nodes below it: time in calls that are not shown is their callers'.
+/// Returns each node's time outside of the nodes below it. Time in calls that are not shown counts for their callers.
 fn widths(tree: &CallPathTree, sampled: bool) -> Vec<u64> {
     let total = |node: &CallNode| match sampled {
         true => node.weighted_total.max(0.0).round() as u64,
@@ -77,7 +77,7 @@ fn widths(tree: &CallPathTree, sampled: bool) -> Vec<u64> {
     own
 }
 
-/// How often who called whom, over all paths; the program itself is 0.
+/// Returns the number of calls from each function to each other one, over all paths. Function 0 is the program itself.
 fn edges(tree: &CallPathTree, sampled: bool) -> Vec<((u32, u32), u64)> {
     let mut edges: BTreeMap<(u32, u32), (usize, f64)> = BTreeMap::new();
     for (index, node) in tree.nodes().iter().enumerate().skip(1) {
@@ -103,7 +103,7 @@ fn program(view: &View<'_>) -> String {
     command.rsplit('/').next().unwrap_or(command).to_owned()
 }
 
-/// A digraph.
+/// Writes a digraph for Graphviz.
 pub fn graphviz(
     view: &View<'_>,
     names: &FunctionNames<'_>,
@@ -133,7 +133,7 @@ pub fn graphviz(
     Ok(tree.losses)
 }
 
-/// A flowchart in Mermaid's language, in a page for a browser or alone.
+/// Writes a flowchart in Mermaid's language, alone or in a page for a browser.
 pub fn mermaid(
     view: &View<'_>,
     names: &FunctionNames<'_>,
@@ -179,7 +179,7 @@ pub fn mermaid(
         out.flush_some()?;
     }
     if as_page {
-        // Without a network the diagram's text stays.
+        // Without a network the page shows the diagram's text.
         out.line(
             "</pre>\n<script type=\"module\">\nimport mermaid from \"https://cdn.jsdelivr.net/npm/mermaid@11/dist/mermaid.esm.min.mjs\";\nmermaid.initialize({ startOnLoad: true, maxTextSize: 99999999, maxEdges: 999999 });\n</script>\n</body>\n</html>",
         );

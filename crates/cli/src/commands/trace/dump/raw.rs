@@ -1,4 +1,4 @@
-//! Each entry and exit, stream by stream.
+//! The raw dump: each entry and exit, stream by stream.
 
 use super::super::events::Event;
 use super::super::render::{Labels, Output, push_number, push_timestamp};

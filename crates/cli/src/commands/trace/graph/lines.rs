@@ -6,7 +6,7 @@ use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::FunctionKind;
 
-/// What may stand before a line.
+/// The columns that may stand before a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Total,
@@ -20,7 +20,7 @@ pub enum Field {
     SelfMax,
 }
 
-/// Name, field, heading.
+/// The name, field and heading of each column.
 pub const FIELDS: [(&str, Field, &str); 9] = [
     ("total", Field::Total, "TOTAL TIME"),
     ("self", Field::Self_, "SELF TIME"),
@@ -33,7 +33,7 @@ pub const FIELDS: [(&str, Field, &str); 9] = [
     ("self-max", Field::SelfMax, "SELF MAX"),
 ];
 
-/// The traced program's file name.
+/// Returns the traced program's file name.
 pub fn program(view: &View<'_>) -> String {
     let trace = view.trace();
     let executable = trace.processes().first().map(|process| &process.executable);
@@ -42,19 +42,19 @@ pub fn program(view: &View<'_>) -> String {
     command.rsplit('/').next().unwrap_or(command).to_owned()
 }
 
-/// How a graph's lines are written.
+/// The writer of a graph's lines.
 pub struct Lines<'n, 't> {
     trace: &'t Trace,
     pub labels: Labels<'n, 't>,
-    /// Where functions are written, if that is asked for.
+    /// The source lines of functions, if the user asked for them.
     pub sources: Option<Sources<'n, 't>>,
     pub fields: Vec<Field>,
-    /// Whether numbers are scaled from sampled calls.
+    /// Whether numbers are scaled up from sampled calls.
     pub sampled: bool,
 }
 
 impl<'n, 't> Lines<'n, 't> {
-    /// With these fields, without source lines.
+    /// Makes lines with these fields, without source lines.
     pub fn new(names: &'n FunctionNames<'t>, view: &View<'t>, fields: Vec<Field>) -> Lines<'n, 't> {
         Lines {
             trace: view.trace(),
@@ -65,7 +65,7 @@ impl<'n, 't> Lines<'n, 't> {
         }
     }
 
-    /// The fields' headings.
+    /// Returns the headings of the fields.
     pub fn heading(&self) -> String {
         let mut line = String::from("#");
         for (index, field) in self.fields.iter().enumerate() {
@@ -81,7 +81,7 @@ impl<'n, 't> Lines<'n, 't> {
         line
     }
 
-    /// The fields of a node, or blanks.
+    /// Adds the fields of a node, or blanks.
     pub fn push_fields(&self, node: Option<&CallNode>, out: &mut Vec<u8>) {
         for field in &self.fields {
             out.extend_from_slice(b"  ");
@@ -122,7 +122,7 @@ impl<'n, 't> Lines<'n, 't> {
         }
     }
 
-    /// The time in a node's calls, scaled if they are sampled.
+    /// Returns the time in a node's calls, scaled if they are sampled.
     pub fn total(&self, node: &CallNode) -> u64 {
         match self.sampled {
             true => node.weighted_total.max(0.0).round() as u64,
@@ -130,7 +130,7 @@ impl<'n, 't> Lines<'n, 't> {
         }
     }
 
-    /// The fields of the program, of whose time only the total is known: that of the calls at the top.
+    /// Adds the fields of the program. Only the total is known: the time of the calls at the top.
     pub fn push_program(&self, tree: &CallPathTree, out: &mut Vec<u8>) {
         let nodes = tree.nodes();
         let mut root = nodes[0];
@@ -150,7 +150,7 @@ impl<'n, 't> Lines<'n, 't> {
         }
     }
 
-    /// A node's calls, its function, and where that is written.
+    /// Returns a node's text: number of calls, function and source line.
     pub fn node(&mut self, node: &CallNode) -> String {
         let mut text = format!("({}) ", self.count(node));
         text.push_str(self.labels.get(node.function));
@@ -170,7 +170,7 @@ impl<'n, 't> Lines<'n, 't> {
         }
     }
 
-    /// The heading of a path to a node.
+    /// Returns the heading of a path to a node.
     pub fn backtrace(&self, number: usize, node: &CallNode) -> String {
         let mut time = Vec::new();
         push_duration(&mut time, self.total(node));
@@ -181,7 +181,7 @@ impl<'n, 't> Lines<'n, 't> {
         )
     }
 
-    /// A function of such a path.
+    /// Returns the line of one function of a path.
     pub fn step(&mut self, level: usize, function: u32) -> String {
         let entry = self.trace.function(function);
         let module = escape(self.labels.module(function));
@@ -195,8 +195,8 @@ impl<'n, 't> Lines<'n, 't> {
     }
 }
 
-/// The calls of wanted functions that are not within others of them, as nodes; the path that was found last comes first, as
-/// in uftrace.
+/// Returns the nodes of wanted functions that are not below other wanted ones. The path that was found last comes
+/// first, as in uftrace.
 pub fn outermost(tree: &CallPathTree, is_wanted: &[bool]) -> Vec<u32> {
     let mut inside = vec![false; tree.nodes().len()];
     let mut found = Vec::new();
@@ -204,7 +204,7 @@ pub fn outermost(tree: &CallPathTree, is_wanted: &[bool]) -> Vec<u32> {
         let around = inside[node.parent as usize];
         let here = is_wanted.get(node.function as usize) == Some(&true);
         inside[index] = around || here;
-        // A call within a call of the same function belongs to that one.
+        // A call within a call of the same function belongs to the outer call.
         if here && !around {
             found.push(index as u32);
         }

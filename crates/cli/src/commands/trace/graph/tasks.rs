@@ -1,17 +1,17 @@
-//! Processes and threads, who started whom.
+//! Processes and threads as a tree of parents and children.
 
 use super::super::fields;
 use super::super::render::{Output, Style, push_duration, title};
 use super::super::selected::facts;
 use super::super::threads::{ThreadTimes, threads};
 use super::Arguments;
+use crate::exit::Exit;
 use dioptra_calls::statistics;
 use dioptra_tables::escape;
 use std::io;
-use std::process::ExitCode;
 
-/// Processes and their threads.
-pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+/// Writes the processes and their threads.
+pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let known = ["total", "self", "tid"];
     let fields = fields::parse(
         arguments.output_fields.as_deref(),
@@ -58,17 +58,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for root in (0..pids.len()).filter(|place| parents[*place].is_none()) {
         graph.below(root);
     }
-    // A pid that was used again may be its own ancestor.
+    // Reused process numbers can make a process its own ancestor, so some processes have no root.
     while let Some(rest) = graph.shown.iter().position(|shown| !shown) {
         graph.below(rest);
     }
     out.line("");
     out.finish()?;
     facts(&trace, &names, &sums.losses).write_text(&mut io::stderr().lock())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
-/// What is drawn, and how far that has come. Processes are places in `pids`.
+/// The state of drawing. Processes are indices into `pids`.
 struct Graph<'a> {
     fields: &'a [&'static str],
     threads: &'a [ThreadTimes<'a>],
@@ -79,9 +79,10 @@ struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// A process with its threads, and the processes that it started.
+    /// Draws a process with its threads, and the processes that it started.
     fn below(&mut self, root: usize) {
-        // Those still to be drawn, the next one last: what stands in front of them, of their threads and children.
+        // Processes still to be drawn, the next one last, each with the text before its line and the indentation below
+        // it.
         let mut open: Vec<(usize, Option<String>, String)> = vec![(root, None, String::new())];
         while let Some((process, gap, indent)) = open.pop() {
             if std::mem::replace(&mut self.shown[process], true) {
@@ -93,7 +94,7 @@ impl Graph<'_> {
                 self.line(None, gap, " |    ");
             }
             let around: String = gap.unwrap_or_default();
-            // The main thread stands for the process.
+            // The main thread's line is the process's line.
             let threads = self.threads.iter().filter(|thread| thread.pid == pid);
             let mut threads: Vec<&ThreadTimes<'_>> = threads.collect();
             threads.sort_by_key(|thread| thread.tid != pid);

@@ -1,10 +1,10 @@
-//! A machine, and what a command used of it.
+//! A machine, and the resources that a command used on it.
 
 use super::{heading, line};
 use dioptra_tracedata::{Host, ResourceUsage};
 use std::io::{self, Write};
 
-/// What is known of a machine.
+/// Writes the facts about a machine.
 pub fn system(host: &Host, out: &mut impl Write) -> io::Result<()> {
     line("cpu info", &host.cpu, out)?;
     let cpus = match host.possible_cpus {
@@ -32,7 +32,7 @@ pub fn system(host: &Host, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// This machine, and the settings that decide what can be recorded.
+/// Writes the facts about this machine, and the settings that decide what can be recorded.
 pub fn now(out: &mut impl Write) -> io::Result<()> {
     heading("system information", out)?;
     let version = concat!("dioptra ", env!("CARGO_PKG_VERSION"));
@@ -73,7 +73,7 @@ pub fn now(out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// What a command used.
+/// Writes the resources that a command used.
 pub fn used(usage: &ResourceUsage, out: &mut impl Write) -> io::Result<()> {
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     let (system, user) = (seconds(usage.system), seconds(usage.user));

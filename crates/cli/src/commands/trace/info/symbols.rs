@@ -9,7 +9,7 @@ use dioptra_tracedata::Trace;
 use std::io::Write;
 use std::path::Path;
 
-/// Those that a trace knows, by module.
+/// Writes the functions of a trace's table, by module.
 pub fn of_trace(trace: &Trace, naming: &Naming, out: &mut impl Write) -> anyhow::Result<()> {
     let names = naming.names(trace)?;
     for module in trace.modules() {
@@ -29,9 +29,9 @@ pub fn of_trace(trace: &Trace, naming: &Naming, out: &mut impl Write) -> anyhow:
     Ok(())
 }
 
-/// All functions of a file.
+/// Writes all functions of a file.
 pub fn of_file(file: &Path, naming: &Naming, out: &mut impl Write) -> anyhow::Result<()> {
-    // Whatever the path, the build id decides which debug files are its own.
+    // The build id, not the path, decides which debug files belong to the file.
     let build_id = build_id(file).with_context(|| format!("reading {}", file.display()))?;
     let path = file.canonicalize()?;
     let symbols = naming.symbolizer()?.load(&ModuleRequest {

@@ -5,7 +5,7 @@ use dioptra_tracedata::{Stream, Trace};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Its processes and threads.
+/// Writes the trace's processes and threads.
 pub fn tasks(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "#    PID  PARENT  COMMAND")?;
     for process in trace.processes() {
@@ -20,7 +20,7 @@ pub fn tasks(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     threads(trace, out)
 }
 
-/// The threads, children below their parents.
+/// Writes the threads, children below their parents.
 pub fn threads(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
@@ -43,8 +43,8 @@ pub fn threads(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The streams, each behind the one that its thread or process was begun by, with its depth; other programs of the same
-/// thread are beside each other.
+/// Returns the streams with their depths, each behind the stream of the thread or process that started it. Several
+/// programs of one thread stand beside each other.
 fn tree(trace: &Trace) -> Vec<(&Stream, usize)> {
     let streams = trace.streams();
     let mut children: BTreeMap<u32, Vec<&Stream>> = BTreeMap::new();
@@ -59,7 +59,7 @@ fn tree(trace: &Trace) -> Vec<(&Stream, usize)> {
             0 => parent().map(|parent| parent.stream),
             parent => Some(parent),
         };
-        // A stream comes behind those that it continues; what says otherwise is damage.
+        // A stream has a larger number than the streams that it continues; anything else is damage.
         let above = above.filter(|above| *above < stream.stream).unwrap_or(0);
         children.entry(above).or_default().push(stream);
     }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 /// Standard output, written in large pieces.
 pub struct Output {
     out: io::Stdout,
-    /// What is to be written: text, with colours as [`super::COLORS`] has them.
+    /// Text that is still to be written, with the escape sequences of [`super::COLORS`].
     pub text: Vec<u8>,
     as_page: bool,
     is_terminal: bool,
@@ -22,7 +22,7 @@ impl Output {
         }
     }
 
-    /// Makes an HTML page of the text, if that is wanted; it ends with [`Output::finish`].
+    /// Makes an HTML page of the text if `wanted`; [`Output::finish`] ends the page.
     pub fn page(title: &str, wanted: bool) -> io::Result<Output> {
         let mut output = Output::new();
         if wanted {
@@ -40,7 +40,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes if much has gathered.
+    /// Writes the text once it has 64 KiB.
     #[inline]
     pub fn flush_some(&mut self) -> io::Result<()> {
         if self.text.len() >= 1 << 16 {
@@ -50,7 +50,7 @@ impl Output {
         }
     }
 
-    /// Writes everything.
+    /// Writes all text.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.as_page {
             let mut page = Vec::with_capacity(self.text.len() * 2);
@@ -67,7 +67,7 @@ impl Output {
         self.out.flush()
     }
 
-    /// Writes everything, and ends the page.
+    /// Writes all text, and ends the page.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         if self.as_page {
@@ -84,8 +84,8 @@ impl Output {
     }
 }
 
-/// Appends text as a terminal may see it: with colours, ends of lines and tabs, and all other control characters spelled
-/// out.
+/// Appends text in a form that is safe for a terminal: colours, newlines and tabs stay, and all other control
+/// characters are spelled out.
 fn push_harmless(text: &[u8], out: &mut Vec<u8>) {
     let text = String::from_utf8_lossy(text);
     let mut rest = &*text;
@@ -97,7 +97,7 @@ fn push_harmless(text: &[u8], out: &mut Vec<u8>) {
             continue;
         }
         let is_kept = |character: char| matches!(character, '\n' | '\t');
-        // The first character may be one that is kept, or the beginning of a sequence that is no colour.
+        // The first character may be a kept one, or the beginning of an escape sequence that is no colour.
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let stop = |character: char| is_kept(character) || character == '\x1b';
         let end = rest[first..]
@@ -116,7 +116,7 @@ fn push_harmless(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Text without what means something in HTML.
+/// Appends text with HTML's special characters escaped.
 pub fn escape_html(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         match byte {
@@ -129,7 +129,7 @@ pub fn escape_html(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What the sequences of [`super::COLORS`] are in HTML, in their order.
+/// The CSS styles of the sequences of [`super::COLORS`], in the same order.
 const STYLES: [&str; 8] = [
     "color: #f66",
     "color: #6c6",
@@ -157,7 +157,7 @@ fn to_html(text: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(b"</span>");
             rest = &rest[super::RESET.len()..];
         } else {
-            // Names have no control characters, so this is none of ours.
+            // Names have no control characters, so this sequence is none of ours.
             rest = &rest[1..];
         }
     }

@@ -1,4 +1,4 @@
-//! A line for each entry and exit, with their numbers: for scripts.
+//! The flat replay for scripts: a numbered line for each entry and exit.
 
 use super::Replay;
 use super::lines::ending_text;
@@ -6,10 +6,10 @@ use dioptra_calls::{Ahead, CallEnding, ShownStep};
 use std::io;
 
 impl Replay<'_, '_, '_> {
-    /// A line for each entry and exit.
+    /// Writes a line for each entry and exit.
     pub(super) fn flat(&mut self, merged: &mut Ahead<(usize, ShownStep)>) -> io::Result<()> {
         let range = self.view.range();
-        // As uftrace begins.
+        // uftrace's output begins in the same way.
         if !self.fields.is_empty() {
             self.out.line("");
         }

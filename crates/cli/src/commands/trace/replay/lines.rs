@@ -9,10 +9,10 @@ use super::{Field, Replay};
 use dioptra_calls::{Call, CallEnding};
 use dioptra_tracelayout::record::UnwindCause;
 
-/// The colour of what stands behind a closing brace.
+/// The colour of text behind a closing brace.
 const GRAY: &str = COLORS[7];
 
-/// What is said of a call that did not return.
+/// Returns the remark on a call that did not return.
 pub(super) fn ending_text(ending: CallEnding) -> Option<&'static str> {
     match ending {
         CallEnding::Returned => None,
@@ -25,7 +25,7 @@ pub(super) fn ending_text(ending: CallEnding) -> Option<&'static str> {
 }
 
 impl<'t> Replay<'_, '_, 't> {
-    /// The fields of a line, and its indentation.
+    /// Writes the fields of a line, and its indentation.
     #[inline]
     pub(super) fn prefix(
         &mut self,
@@ -99,7 +99,7 @@ impl<'t> Replay<'_, '_, 't> {
         if let (Some(offset), Some(column)) = (self.column, thread.column) {
             depth = depth.saturating_add(column.saturating_mul(offset));
         }
-        // Deeper calls stay at this column, so that a recursion of millions does not fill the disk.
+        // Deeper calls stay at this column, so that millions of nested calls do not fill the disk.
         let blanks = depth.min(MOST_DEPTH) * 2;
         match &mut self.indents {
             None => out.resize(out.len() + blanks, b' '),
@@ -125,7 +125,7 @@ impl<'t> Replay<'_, '_, 't> {
         }
     }
 
-    /// A call of a function, its name in its colour.
+    /// Writes a call of a function, with the name in its colour.
     #[inline]
     pub(super) fn call(&mut self, function: u32) {
         let color = self.colors.get(function as usize).copied().flatten();
@@ -142,7 +142,7 @@ impl<'t> Replay<'_, '_, 't> {
         out.extend_from_slice(&self.labels.call(function).as_bytes()[length..]);
     }
 
-    /// The event that a function id stands for.
+    /// Returns the event that a function id stands for.
     #[inline]
     pub(super) fn event(&self, function: u32) -> Option<Event<'t>> {
         if function < self.first_event {
@@ -247,7 +247,7 @@ impl<'t> Replay<'_, '_, 't> {
         self.out.line(&text);
     }
 
-    /// The calls that lead to this one, shown or not.
+    /// Writes the calls that lead to this one, shown or not.
     pub(super) fn backtrace(&mut self, place: usize, time: u64, call: &Call) {
         let view = self.view;
         let paths = self.threads[place]
@@ -273,7 +273,7 @@ impl<'t> Replay<'_, '_, 't> {
     }
 }
 
-/// A time that passed; blanks if none did.
+/// Adds a time that passed; blanks if it is 0.
 fn push_passed(out: &mut Vec<u8>, nanoseconds: u64) {
     match nanoseconds {
         0 => out.extend_from_slice(&[b' '; DURATION]),
@@ -281,5 +281,5 @@ fn push_passed(out: &mut Vec<u8>, nanoseconds: u64) {
     }
 }
 
-/// How many levels are indented.
+/// The number of levels that are indented at most.
 const MOST_DEPTH: usize = 4096;

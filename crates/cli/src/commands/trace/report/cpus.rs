@@ -1,11 +1,12 @@
-//! Sets of CPUs as text.
+//! Texts of sets of CPUs.
 
 use std::collections::BTreeSet;
 
-/// No machine has more; those beyond are damage.
+/// The limit of CPU numbers: no machine has more CPUs, so a larger number is damage.
 const MOST: u32 = 1 << 16;
 
-/// As a number with a bit for each CPU: `0x3`. None if a CPU's number is beyond all machines'.
+/// Formats a set as a number with a bit for each CPU, such as `0x3`. Returns `None` if a CPU's number is beyond the
+/// limit.
 pub fn mask(cpus: &BTreeSet<u32>) -> Option<String> {
     let last = *cpus.last().filter(|last| **last < MOST)?;
     let digit = |place: u32| {
@@ -16,7 +17,7 @@ pub fn mask(cpus: &BTreeSet<u32>) -> Option<String> {
     Some(format!("0x{digits}"))
 }
 
-/// As a list of numbers and ranges: `0-2,5`.
+/// Formats a set as a list of numbers and ranges, such as `0-2,5`.
 pub fn list(cpus: &BTreeSet<u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {

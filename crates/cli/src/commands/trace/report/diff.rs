@@ -1,10 +1,11 @@
-//! What one trace has more than another.
+//! Differences between two traces.
 
 use super::fields::{self, Average, Field, Key};
 use super::{
     Arguments, Output, Row, duration, report_facts, rows, signed_duration, sums, title, usage,
 };
 use crate::commands::trace::fields::parse;
+use crate::exit::Exit;
 use crate::screen::{Spelling, stdout};
 use dioptra_tables::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
 use dioptra_tracedata::Trace;
@@ -12,12 +13,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
-/// How differences are shown.
+/// The form in which differences are shown.
 #[derive(Clone, Copy)]
 struct Policy {
-    /// Sort by size, whatever the sign.
+    /// Whether rows are sorted by the size of the difference, whatever its sign.
     absolute: bool,
     percent: bool,
     full: bool,
@@ -49,20 +49,20 @@ impl Policy {
     }
 }
 
-/// A number of a function here and there; none where it has none. Percents are in hundredths.
+/// A function's number here and there; `None` where it has none. Ratios are in hundredths of a percent.
 type Values = [Option<u64>; 2];
 
 fn difference([here, there]: Values) -> i128 {
     i128::from(there.unwrap_or(0)) - i128::from(here.unwrap_or(0))
 }
 
-/// The difference as a share of what is here.
+/// Returns the difference in percent of the number here.
 fn percent(values: Values) -> Option<f64> {
     let here = values[0].filter(|here| *here > 0)?;
     Some(100.0 * difference(values) as f64 / here as f64)
 }
 
-/// The rows of a function here and there; those of one name are one.
+/// The rows of a function here and there; functions of one name share a pair.
 #[derive(Default)]
 struct Pair([Option<Row>; 2]);
 
@@ -85,12 +85,12 @@ impl Pair {
     }
 }
 
-/// Whether a field has differences: those of sets of CPUs, and between moments of two recordings, are none.
+/// Returns whether a field has differences. Sets of CPUs have none, and neither have moments of two recordings.
 fn has_difference(field: Field) -> bool {
     !matches!(field, Field::CpuMask | Field::CpuList) && !field.is_moment()
 }
 
-/// Fields of which there are differences.
+/// Returns the fields that `text` asks for, among fields that have differences.
 fn difference_fields(text: Option<&str>, average: Average) -> anyhow::Result<Vec<Field>> {
     let known = fields::FIELDS
         .iter()
@@ -104,7 +104,7 @@ pub fn run(
     other: &Path,
     format: Format,
     as_page: bool,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Exit> {
     let policy = Policy::parse(&arguments.diff_policy)?;
     let average = Average::of(arguments.avg_total, arguments.avg_self);
     let fields = difference_fields(arguments.output_fields.as_deref(), average)?;
@@ -171,7 +171,7 @@ pub fn run(
         page.text.extend_from_slice(out.as_bytes());
         page.finish()?;
         all.write_text(&mut io::stderr().lock())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Done);
     }
     let mut table = table(&pairs, &fields, arguments.srcline)?;
     table.facts = all;
@@ -179,7 +179,7 @@ pub fn run(
     if !format.shows_facts() {
         table.facts.write_text(&mut io::stderr().lock())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 fn text(
@@ -189,7 +189,7 @@ fn text(
     srcline: bool,
     out: &mut String,
 ) {
-    // What a difference takes; percents are shorter, but only beside the numbers.
+    // The columns of a difference. Percentages take fewer, but only beside the numbers.
     let last = if policy.percent && policy.full { 8 } else { 11 };
     let width = if policy.full { 24 + last } else { 11 };
     if !fields.is_empty() {

@@ -1,4 +1,4 @@
-//! What is shown of a function, and what rows are sorted by.
+//! The fields of a function's row, and the keys that rows are sorted by.
 
 use super::super::render::{push_right, push_timestamp, shows_ticks};
 use super::{Row, cpus, estimates, push_duration, push_number};
@@ -6,7 +6,7 @@ use dioptra_calls::Times;
 use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 use std::cmp::Ordering;
 
-/// Which averages `avg`, `min` and `max` are.
+/// The averages that `avg`, `min` and `max` stand for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Average {
     None,
@@ -24,7 +24,7 @@ impl Average {
     }
 }
 
-/// A number of single calls' times.
+/// A statistic of single calls' times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     Sum,
@@ -36,20 +36,20 @@ pub enum Of {
     LongestAt,
 }
 
-/// What is shown of a function.
+/// A column of a function's row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Total(Of),
     Self_(Of),
     Calls,
     Size,
-    /// On how many CPUs, and which.
+    /// The number of CPUs on which the function ran.
     CpuCount,
     CpuMask,
     CpuList,
 }
 
-/// Name, field, heading, id.
+/// The name, field, heading and id of each column.
 pub const FIELDS: [(&str, Field, &str, &str); 19] = [
     ("total", Field::Total(Of::Sum), "Total time", "total"),
     (
@@ -133,7 +133,7 @@ pub const FIELDS: [(&str, Field, &str, &str); 19] = [
 ];
 
 impl Field {
-    /// Those that are shown if no others are asked for.
+    /// Returns the default fields.
     pub fn usual(average: Average) -> [Field; 3] {
         match average {
             Average::None => [Field::Total(Of::Sum), Field::Self_(Of::Sum), Field::Calls],
@@ -156,7 +156,7 @@ impl Field {
         self.known().2
     }
 
-    /// Whether it is a sum over calls, which sampling scales.
+    /// Returns whether the field is a sum over calls, which sampling scales.
     pub fn is_sum(self) -> bool {
         matches!(
             self,
@@ -177,7 +177,7 @@ impl Field {
         Column::new(*id, *heading, kind, unit)
     }
 
-    /// The value as a table holds it: nanoseconds, counts, percent.
+    /// Returns the value as a table holds it: nanoseconds, a count, or percent.
     pub fn cell(self, row: &Row) -> Cell<'static> {
         if let Some([total, self_time, calls]) = estimates(row)
             && self.is_sum()
@@ -187,7 +187,7 @@ impl Field {
                 Field::Self_(_) => self_time,
                 _ => calls,
             };
-            // Calls and nanoseconds are whole numbers, also estimated ones.
+            // Calls and nanoseconds are whole numbers; estimates are rounded.
             return Cell::Count(value.round() as u64);
         }
         let times = &row.times;
@@ -210,7 +210,7 @@ impl Field {
         }
     }
 
-    /// The standard error of the value, if it is an estimate whose error is known.
+    /// Returns the standard error of the value, if the value is an estimate and its error is known.
     pub fn standard_error(self, row: &Row) -> Option<f64> {
         let [total, self_time, calls] = estimates(row).filter(|_| self.is_sum())?;
         let (_, standard_error) = match self {
@@ -236,7 +236,7 @@ impl Field {
         }
     }
 
-    /// Whether it is a moment, not a number of its own.
+    /// Returns whether the field is a moment in time.
     pub fn is_moment(self) -> bool {
         matches!(
             self,
@@ -245,12 +245,12 @@ impl Field {
         )
     }
 
-    /// How many columns it takes.
+    /// Returns the width of the field in columns.
     pub fn width(self) -> usize {
         if self.is_moment() { 18 } else { 10 }
     }
 
-    /// Whether it is a share of another number.
+    /// Returns whether the field is a share of another number.
     pub fn is_ratio(self) -> bool {
         matches!(
             self,
@@ -258,19 +258,19 @@ impl Field {
         )
     }
 
-    /// Whether it is a time.
+    /// Returns whether the field is a time.
     pub fn is_time(self) -> bool {
         matches!(self, Field::Total(_) | Field::Self_(_)) && !self.is_ratio()
     }
 
-    /// Whether it is of CPUs, which are known only if they are asked for.
+    /// Returns whether the field is about CPUs, which are collected only on request.
     pub fn is_of_cpus(self) -> bool {
         matches!(self, Field::CpuCount | Field::CpuMask | Field::CpuList)
     }
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
         if let Field::CpuMask | Field::CpuList = self {
-            // As numbers: the highest CPU decides.
+            // The sets are compared as numbers: the highest CPU decides.
             return a.times.cpus.iter().rev().cmp(b.times.cpus.iter().rev());
         }
         self.cell(a).compare(&self.cell(b), 1.0)
@@ -288,7 +288,7 @@ fn number(of: Of, times: &Times) -> Option<u64> {
     })
 }
 
-/// The standard deviation in percent of the mean.
+/// Returns the standard deviation in percent of the mean.
 fn relative_deviation(times: &Times) -> Option<f64> {
     let deviation = times.standard_deviation()?;
     let mean = times.sum as f64 / times.count as f64;
@@ -299,7 +299,7 @@ fn relative_deviation(times: &Times) -> Option<f64> {
     })
 }
 
-/// What rows are sorted by.
+/// A key that rows are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Field(Field),
@@ -307,12 +307,12 @@ pub enum Key {
 }
 
 impl Key {
-    /// Whether it is of CPUs.
+    /// Returns whether the key is about CPUs.
     pub fn is_of_cpus(self) -> bool {
         matches!(self, Key::Field(field) if field.is_of_cpus())
     }
 
-    /// The keys that `text` asks for; else the first of the fields that are usual, shown or not.
+    /// Returns the keys that `text` asks for. The default is the first of the default fields, shown or not.
     pub fn parse(text: Option<&str>, average: Average) -> Result<Vec<Key>, String> {
         let Some(text) = text else {
             return Ok(vec![Key::Field(Field::usual(average)[0])]);
@@ -348,7 +348,7 @@ impl Key {
     }
 }
 
-/// Sorts by the first key, then by the next, the largest first; names in their order.
+/// Sorts by the first key, then by the next: numbers from the largest, names in ascending order.
 pub fn sort(rows: &mut [Row], keys: &[Key]) {
     rows.sort_by(|a, b| {
         let by = keys.iter().map(|key| match key {

@@ -1,18 +1,18 @@
-//! A row for each thread.
+//! The report with a row for each thread.
 
 use super::super::fields;
 use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
+use crate::exit::Exit;
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::statistics;
 use dioptra_tables::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
 use std::cmp::Reverse;
 use std::io;
-use std::process::ExitCode;
 
 const FIELDS: [&str; 4] = ["total", "self", "tid", "func"];
 
-pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Result<Exit> {
     let fields = fields::parse(
         arguments.output_fields.as_deref(),
         &FIELDS,
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
         if !format.shows_facts() {
             table.facts.write_text(&mut io::stderr().lock())?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Done);
     }
     let mut page = Output::page(&title(&trace), as_page)?;
     let out = &mut page.text;
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
         _ => "   Num funcs",
     });
     let headings: Vec<&str> = headings.collect();
-    // Names alone are for scripts.
+    // Scripts ask for names alone, so there is no heading then.
     if !fields.is_empty() {
         for heading in &headings {
             out.extend_from_slice(heading.as_bytes());
@@ -73,7 +73,8 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
             out.extend_from_slice(b"  ");
             match *field {
                 "total" => push_duration(out, row.total),
-                // What a thread does outside of shown calls is not known: all of their time with a CPU is its own.
+                // The trace does not know the time outside of shown calls. Thus self time is all time of shown calls
+                // with a CPU.
                 "self" => push_duration(out, row.self_time),
                 "tid" => push_number(out, u64::from(row.tid), 6),
                 _ => push_number(out, row.calls, 10),
@@ -83,7 +84,7 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
     }
     page.finish()?;
     facts.write_text(&mut io::stderr().lock())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 fn table(rows: &[ThreadTimes<'_>]) -> anyhow::Result<Table> {

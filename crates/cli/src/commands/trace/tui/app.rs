@@ -1,4 +1,4 @@
-//! The browser's state, and what each command does to it.
+//! The browser's state, and the effect of each command on it.
 
 use super::calls_page::CallsPage;
 use super::chooser::Chooser;
@@ -16,16 +16,16 @@ use dioptra_calls::{CallPathTree, FunctionNames, View, statistics};
 use dioptra_filters::MatchStyle;
 use dioptra_tables::{Facts, Severity, escape};
 
-/// What is browsed.
+/// The trace that is browsed.
 #[derive(Clone, Copy)]
 pub struct Browsed<'v, 't> {
     pub names: &'v FunctionNames<'t>,
     pub view: &'v View<'t>,
-    /// What stands before the lines of a replay.
+    /// The columns before the lines of a replay.
     pub replay_fields: &'v [replay::Field],
 }
 
-/// Which page is on the screen.
+/// The page on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Graph,
@@ -35,25 +35,25 @@ pub enum Mode {
     Text,
 }
 
-/// What a command asks of whoever has the terminal.
+/// A request of a command to the owner of the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// To draw.
+pub enum ScreenAction {
+    /// Draws what has changed.
     Draw,
-    /// To draw all anew.
+    /// Draws the whole screen anew.
     Redraw,
-    /// To say this while the command is done, which takes time: [`App::finish`].
+    /// Shows this text while [`App::finish`] does the command, which takes time.
     Wait(&'static str),
-    /// An editor at this line of a file.
+    /// Opens an editor at this line of a file.
     Edit(String, u32),
-    /// To stop, as Ctrl-Z does.
+    /// Stops the browser, as Ctrl-Z does.
     Suspend,
-    /// To end as SIGINT does.
+    /// Ends the browser, as SIGINT does.
     Interrupt,
     Quit,
 }
 
-/// How the report is to be shown.
+/// The columns and the order of the report.
 pub struct ReportOptions {
     pub fields: Vec<fields::Field>,
     pub keys: Vec<fields::Key>,
@@ -74,26 +74,26 @@ pub struct App<'v, 't> {
     graph_facts: Facts,
     report_facts: Facts,
     replay_facts: Facts,
-    /// What is being typed, if something is.
+    /// The text that is being typed, if the user is typing.
     pub typed: Option<String>,
     pub chooser: Option<Chooser>,
     query: Option<Query>,
-    /// What is to be said once.
+    /// The message that is shown until the next command.
     pub message: String,
     pending: Option<Command>,
-    /// How many lines and columns of a page are on the screen.
+    /// The lines and columns of a page on the screen.
     pub screen: (usize, usize),
 }
 
 impl<'v, 't> App<'v, 't> {
-    /// Of a trace whose calls are summed in `tree`.
+    /// Makes the browser of a trace; `tree` has the sums of its calls.
     pub fn new(
         browsed: Browsed<'v, 't>,
         tree: CallPathTree,
         mut lines: Lines<'v, 't>,
         report_options: ReportOptions,
     ) -> App<'v, 't> {
-        // Names that are missing are known when they have been asked for.
+        // Missing names are known only after all names were looked up.
         for node in tree.nodes() {
             lines.labels.get(node.function);
         }
@@ -122,7 +122,7 @@ impl<'v, 't> App<'v, 't> {
         }
     }
 
-    /// The page on the screen, and how lines are written.
+    /// Returns the page on the screen, and the writer of lines.
     pub fn page(&mut self) -> (&mut dyn Page, &mut Lines<'v, 't>) {
         let page: &mut dyn Page = match self.mode {
             Mode::Graph => &mut self.graph,
@@ -140,7 +140,7 @@ impl<'v, 't> App<'v, 't> {
         (page, &mut self.lines)
     }
 
-    /// The graph on the screen, if there is one.
+    /// Returns the graph on the screen, if there is one.
     fn calls(&mut self) -> Option<(&mut CallsPage, &Lines<'v, 't>)> {
         match self.mode {
             Mode::Graph => Some((&mut self.graph, &self.lines)),
@@ -149,7 +149,7 @@ impl<'v, 't> App<'v, 't> {
         }
     }
 
-    /// What has to be known of the page's numbers, what matters most first.
+    /// Returns the diagnostics of the page's numbers, the most severe ones first.
     pub fn facts(&self) -> Vec<String> {
         let mut list: Vec<_> = self.known().iter().collect();
         list.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
@@ -168,7 +168,7 @@ impl<'v, 't> App<'v, 't> {
         }
     }
 
-    /// Whether anything is missing or otherwise than it was asked for.
+    /// Returns whether a diagnostic is a warning or a loss.
     pub fn is_alarming(&self) -> bool {
         let mut facts = self.known().iter();
         facts.any(|fact| fact.severity > Severity::Info)
@@ -188,32 +188,32 @@ impl<'v, 't> App<'v, 't> {
         }
     }
 
-    /// The function of the current line.
+    /// Returns the function of the current line.
     fn function(&mut self) -> Option<u32> {
         let (page, _) = self.page();
         let at = page.cursor().at;
         page.function(at)
     }
 
-    /// Does what is asked for.
-    pub fn take(&mut self, command: Command) -> Wanted {
+    /// Carries out a command.
+    pub fn take(&mut self, command: Command) -> ScreenAction {
         self.message.clear();
         match command {
-            Command::Interrupt => return Wanted::Interrupt,
-            Command::Suspend => return Wanted::Suspend,
-            Command::Redraw => return Wanted::Redraw,
+            Command::Interrupt => return ScreenAction::Interrupt,
+            Command::Suspend => return ScreenAction::Suspend,
+            Command::Redraw => return ScreenAction::Redraw,
             _ => {}
         }
         if let Some(chooser) = &mut self.chooser {
             if chooser.take(command) {
                 self.choose();
             }
-            return Wanted::Draw;
+            return ScreenAction::Draw;
         }
         let is_calls = self.calls().is_some();
         match command {
             Command::Quit if self.mode == Mode::Text && self.text.title() == "help" => self.back(),
-            Command::Quit => return Wanted::Quit,
+            Command::Quit => return ScreenAction::Quit,
             Command::Up => self.step(-1),
             Command::Down => self.step(1),
             Command::PageUp => self.step(-self.page_step()),
@@ -243,7 +243,7 @@ impl<'v, 't> App<'v, 't> {
             Command::Report | Command::ReportHere => {
                 self.pending = Some(command);
                 if self.report.is_none() {
-                    return Wanted::Wait("summing up the calls of each function…");
+                    return ScreenAction::Wait("summing up the calls of each function…");
                 }
                 return self.finish();
             }
@@ -259,7 +259,7 @@ impl<'v, 't> App<'v, 't> {
             Command::Help => self.show_text("help", texts::help()),
             Command::Edit => {
                 self.pending = Some(command);
-                return Wanted::Wait("looking for the source line…");
+                return ScreenAction::Wait("looking for the source line…");
             }
             Command::Sort => match (&mut self.report, self.mode) {
                 (Some(report), Mode::Report) => report.sort_by_next(),
@@ -269,11 +269,11 @@ impl<'v, 't> App<'v, 't> {
             Command::Back => self.back(),
             Command::Interrupt | Command::Suspend | Command::Redraw => {}
         }
-        Wanted::Draw
+        ScreenAction::Draw
     }
 
-    /// Does what takes time, after [`Wanted::Wait`].
-    pub fn finish(&mut self) -> Wanted {
+    /// Carries out the command that takes time, after [`ScreenAction::Wait`].
+    pub fn finish(&mut self) -> ScreenAction {
         match self.pending.take() {
             Some(Command::Report) => {
                 self.make_report();
@@ -293,10 +293,10 @@ impl<'v, 't> App<'v, 't> {
             Some(Command::Edit) => {
                 let Some(function) = self.function() else {
                     self.message = "this line is about no function".to_owned();
-                    return Wanted::Draw;
+                    return ScreenAction::Draw;
                 };
                 match self.browsed.names.sources(&[function]).pop().flatten() {
-                    Some((file, line)) => return Wanted::Edit(file, line),
+                    Some((file, line)) => return ScreenAction::Edit(file, line),
                     None => {
                         let name = self.lines.labels.get(function);
                         self.message =
@@ -306,10 +306,10 @@ impl<'v, 't> App<'v, 't> {
             }
             _ => {}
         }
-        Wanted::Draw
+        ScreenAction::Draw
     }
 
-    /// A screenful, but for a line.
+    /// Returns a screenful of lines, less one.
     fn page_step(&self) -> isize {
         self.screen.0.saturating_sub(1).max(1) as isize
     }
@@ -325,7 +325,7 @@ impl<'v, 't> App<'v, 't> {
         self.reveal();
     }
 
-    /// Scrolls to the side, if it must, to show the current line's name.
+    /// Scrolls to the side if the current line's name is not on the screen.
     fn reveal(&mut self) {
         let width = self.screen.1;
         self.page().0.show_column(width);
@@ -349,22 +349,22 @@ impl<'v, 't> App<'v, 't> {
         self.reveal();
     }
 
-    /// What was typed is complete.
-    pub fn typed_in(&mut self) -> Wanted {
+    /// Searches for the typed text.
+    pub fn typed_in(&mut self) -> ScreenAction {
         let Some(text) = self.typed.take() else {
-            return Wanted::Draw;
+            return ScreenAction::Draw;
         };
-        // As in other programs, nothing means the same again.
+        // As in other programs, an empty text repeats the last search.
         if let Some(query) = Query::new(&text) {
             self.query = Some(query);
         }
         self.search(true, true)
     }
 
-    fn search(&mut self, forward: bool, inclusive: bool) -> Wanted {
+    fn search(&mut self, forward: bool, inclusive: bool) -> ScreenAction {
         let Some(query) = self.query.take() else {
             self.message = "nothing is searched for: type / and a part of a name".to_owned();
-            return Wanted::Draw;
+            return ScreenAction::Draw;
         };
         let (page, lines) = self.page();
         let found = page.find(&query, forward, inclusive, lines);
@@ -377,7 +377,7 @@ impl<'v, 't> App<'v, 't> {
         };
         self.query = Some(query);
         self.reveal();
-        Wanted::Draw
+        ScreenAction::Draw
     }
 
     fn around(&mut self) {
@@ -452,7 +452,7 @@ impl<'v, 't> App<'v, 't> {
         };
     }
 
-    /// Shows the fields that are chosen.
+    /// Shows the chosen fields.
     fn choose(&mut self) {
         let Some(chooser) = self.chooser.take() else {
             return;
@@ -468,7 +468,7 @@ impl<'v, 't> App<'v, 't> {
     }
 }
 
-/// Adds what was said of the rules before there was a screen.
+/// Adds the warnings about rules, which came before there was a screen.
 fn add_warnings(view: &View<'_>, facts: &mut Facts) {
     for warning in view.warnings() {
         facts.add(Severity::Warning, "rules", warning.as_str(), true);
@@ -476,7 +476,7 @@ fn add_warnings(view: &View<'_>, facts: &mut Facts) {
 }
 
 impl ReportOptions {
-    /// As `report` understands its arguments.
+    /// Parses the arguments as `report` does.
     pub fn parse(output: Option<&str>, sort: Option<&str>) -> anyhow::Result<ReportOptions> {
         let which = fields::Average::None;
         let fields = fields::Field::parse(output, which)?;

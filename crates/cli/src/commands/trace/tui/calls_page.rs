@@ -1,4 +1,4 @@
-//! A call graph on the screen: all of a program, or one function with what led to it.
+//! A call graph on the screen: of a whole program, or of one function with its callers.
 
 use super::cursor::Cursor;
 use super::keys::Command;
@@ -26,7 +26,7 @@ pub struct CallsPage {
 }
 
 impl CallsPage {
-    /// All calls of a program.
+    /// Makes the page of all calls of a program.
     pub fn whole(tree: CallPathTree, program: &str) -> CallsPage {
         CallsPage {
             title: format!("graph of {}", escape(program)),
@@ -37,7 +37,7 @@ impl CallsPage {
         }
     }
 
-    /// Who called wanted functions, and what they called.
+    /// Makes the page of the wanted functions' callers and callees.
     pub fn around(
         tree: &CallPathTree,
         name: &str,
@@ -61,17 +61,17 @@ impl CallsPage {
             outline: Outline::new(below, false),
             cursor: Cursor::default(),
         };
-        // The function itself; its backtraces are above.
+        // The cursor starts at the function itself, below its backtraces.
         page.cursor.at = page.above.len();
         page
     }
 
-    /// The tree.
+    /// Returns the tree.
     pub fn tree(&self) -> &CallPathTree {
         self.outline.tree()
     }
 
-    /// The node of a line.
+    /// Returns the node of a line.
     fn node(&self, place: usize) -> Option<u32> {
         let place = place.checked_sub(self.above.len())?;
         self.outline.visible().get(place).copied()
@@ -85,7 +85,7 @@ impl CallsPage {
         node.is_some()
     }
 
-    /// Does what is asked for at the current line. Returns whether there was anything to do.
+    /// Carries out a command at the current line. Returns whether there was anything to do.
     pub fn walk(&mut self, command: Command, lines: &Lines<'_, '_>) -> bool {
         let Some(node) = self.node(self.cursor.at) else {
             return false;
@@ -151,7 +151,7 @@ impl Page for CallsPage {
             lines.push_fields(Some(known), &mut fixed);
             format!("{}{}", self.outline.indent(node), lines.node(known))
         };
-        // Said twice: what stands behind a long name is not on the screen.
+        // The fold is marked twice, because the text behind a long name may be off the screen.
         let (mark, fold) = match self.outline.hidden(node) {
             0 => (b' ', String::new()),
             hidden => (b'+', format!("  [+{hidden}]")),
@@ -201,7 +201,7 @@ impl Page for CallsPage {
         inclusive: bool,
         lines: &mut Lines<'_, '_>,
     ) -> Option<Match> {
-        // Each function's name is looked at once, however many nodes it has.
+        // Each function's name is matched once, however many nodes the function has.
         let count = self.tree().nodes().iter().map(|node| node.function).max()?;
         let mut known: Vec<Option<bool>> = vec![None; count as usize + 1];
         for node in self.tree().nodes().iter().skip(1) {

@@ -10,22 +10,22 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Of all names, some of them chosen.
+    /// Makes the list of all names; the flag says whether a name is chosen.
     pub fn new(items: Vec<(&'static str, bool)>) -> Chooser {
         Chooser { items, at: 0 }
     }
 
-    /// The names and whether they are chosen.
+    /// Returns the names, and whether they are chosen.
     pub fn items(&self) -> &[(&'static str, bool)] {
         &self.items
     }
 
-    /// Which one is the current one.
+    /// Returns the index of the current name.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Moves, or chooses. Returns whether the choice is done.
+    /// Moves the cursor, or chooses. Returns whether the choice is done.
     pub fn take(&mut self, command: Command) -> bool {
         let last = self.items.len().saturating_sub(1);
         match command {
@@ -33,7 +33,7 @@ impl Chooser {
             Command::Down => self.at = (self.at + 1).min(last),
             Command::First | Command::PageUp => self.at = 0,
             Command::Last => self.at = last,
-            // The space bar's command elsewhere.
+            // On pages the space bar has this command; here it chooses.
             Command::PageDown => {
                 if let Some((_, chosen)) = self.items.get_mut(self.at) {
                     *chosen = !*chosen;

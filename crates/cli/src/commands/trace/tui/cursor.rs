@@ -1,4 +1,4 @@
-//! Where in a list one is, and which part of it is on the screen.
+//! The cursor in a list, and the part of the list on the screen.
 
 /// A line of a list, and the first line and column on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Moves by so many lines, forward or back.
+    /// Moves by a number of lines, forward or back.
     pub fn step(&mut self, lines: isize) {
         self.at = self.at.saturating_add_signed(lines);
     }
 
-    /// Scrolls by so many columns.
+    /// Scrolls by a number of columns.
     pub fn scroll(&mut self, columns: isize) {
         self.left = self.left.saturating_add_signed(columns);
     }
@@ -37,7 +37,7 @@ impl Cursor {
         }
     }
 
-    /// Scrolls to the side so that what begins in `column` is on a screen of `width` columns, a third of it to spare.
+    /// Scrolls to the side so that `column` is on a screen of `width` columns, with a third of the screen to spare.
     pub fn show_column(&mut self, column: usize, width: usize) {
         let room = width * 2 / 3;
         if column < self.left {

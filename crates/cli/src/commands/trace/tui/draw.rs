@@ -1,4 +1,4 @@
-//! The browser on the screen: only what is visible is asked for.
+//! Drawing of the browser. Only visible lines are made.
 
 use super::app::App;
 use ratatui_core::buffer::Buffer;
@@ -6,10 +6,10 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Span;
 
-/// How parts look.
+/// The styles of the screen's parts.
 #[derive(Clone, Copy)]
 pub struct Look {
-    /// Not if `NO_COLOR` is set.
+    /// Whether colours are used: not if `NO_COLOR` is set.
     pub colored: bool,
 }
 
@@ -33,8 +33,8 @@ impl Look {
 
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Draws everything; also tells the browser how much fits on the screen. Returns where the terminal's cursor is to stand,
-/// if something is being typed.
+/// Draws everything, and tells the browser how much fits on the screen. Returns the position of the terminal's cursor
+/// while the user is typing.
 pub fn draw(
     app: &mut App<'_, '_>,
     look: Look,
@@ -46,7 +46,7 @@ pub fn draw(
         return None;
     }
     let facts = app.facts();
-    // On a small screen lines are worth more than what is said of them.
+    // On a small screen lines are worth more than headings and diagnostics.
     let below = u16::from(height > 1);
     let facts_height = u16::from(height > 2 && !facts.is_empty());
     let heading_height = u16::from(height > 3);
@@ -95,7 +95,7 @@ pub fn draw(
     cursor
 }
 
-/// The heading and the lines.
+/// Draws the heading and the lines.
 fn page(
     app: &mut App<'_, '_>,
     look: Look,
@@ -161,7 +161,7 @@ fn page(
     app.screen.1 = room;
 }
 
-/// The same without so many columns at the left.
+/// Returns the area without a number of columns at the left.
 fn shrunk(area: Rect, columns: u16) -> Rect {
     let columns = columns.min(area.width);
     Rect {
@@ -171,7 +171,7 @@ fn shrunk(area: Rect, columns: u16) -> Rect {
     }
 }
 
-/// Where one is, or what is to be said.
+/// Draws the cursor's position, or the message.
 fn footer(app: &mut App<'_, '_>, area: Rect, y: u16, buffer: &mut Buffer) {
     const HELP: &str = " h: help  q: quit";
     let text = match app.message.as_str() {
@@ -193,7 +193,7 @@ fn footer(app: &mut App<'_, '_>, area: Rect, y: u16, buffer: &mut Buffer) {
     }
 }
 
-/// The list of fields above the page.
+/// Draws the list of fields above the page.
 fn chooser(app: &App<'_, '_>, body: Rect, buffer: &mut Buffer) {
     let Some(chooser) = &app.chooser else {
         return;
@@ -232,7 +232,7 @@ fn chooser(app: &App<'_, '_>, body: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// A text in so many columns: of a longer one the beginning, and that there is more.
+/// Shortens a text to a number of columns, with a mark that there is more.
 fn shortened(text: &str, room: usize) -> String {
     if Span::raw(text).width() <= room {
         return text.to_owned();
@@ -249,7 +249,7 @@ fn shortened(text: &str, room: usize) -> String {
     short + "…"
 }
 
-/// Writes a text from its column `skip` on into a line. Returns how many columns it took.
+/// Writes a text, from its column `skip` on, into a line. Returns the number of columns written.
 fn put(buffer: &mut Buffer, line: Rect, y: u16, skip: usize, text: &str, style: Style) -> u16 {
     let mut column = 0;
     let mut used = 0;
@@ -261,7 +261,7 @@ fn put(buffer: &mut Buffer, line: Rect, y: u16, skip: usize, text: &str, style: 
             continue;
         }
         if from < skip {
-            // The right half of a wide character.
+            // Only the right half of a wide character is visible.
             used += (column - skip) as u16;
             continue;
         }

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a source file is on this machine: as the debug information has it, or in the folder in which the program was
-/// traced.
+/// Returns the path of a source file on this machine: as the debug information has it, or in the folder in which the
+/// program was traced.
 ///
 /// # Errors
-/// A sentence that says that it is not here.
+/// The file is not here; the error is a sentence.
 pub fn find(file: &str, line: u32, folder: &str) -> Result<PathBuf, String> {
     let path = Path::new(file);
     let candidates = [path.to_owned(), Path::new(folder).join(path)];
@@ -21,7 +21,7 @@ pub fn find(file: &str, line: u32, folder: &str) -> Result<PathBuf, String> {
 /// Runs `$EDITOR`, else `vi`, until it ends.
 ///
 /// # Errors
-/// A sentence that says what went wrong.
+/// The editor failed; the error is a sentence.
 pub fn edit(path: &Path, line: u32) -> Result<(), String> {
     let editor = std::env::var("EDITOR").unwrap_or_default();
     let editor = match editor.trim() {

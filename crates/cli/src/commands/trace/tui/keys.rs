@@ -1,8 +1,8 @@
-//! Which key does what.
+//! The commands of keys.
 
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key asks for.
+/// The command that a key stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Up,
@@ -14,15 +14,15 @@ pub enum Command {
     Left,
     Right,
     Center,
-    /// Folds or unfolds; in lists of functions as [`Command::Around`].
+    /// Folds or unfolds. In lists of functions, does the same as [`Command::Around`].
     Enter,
     CollapseChildren,
     ExpandChildren,
     CollapseAll,
     ExpandAll,
-    /// The next sibling; where there are none the next match.
+    /// Goes to the next sibling; on pages without siblings, to the next match.
     Next,
-    /// The previous sibling; where there are none the previous match.
+    /// Goes to the previous sibling; on pages without siblings, to the previous match.
     Previous,
     Parent,
     Longest,
@@ -47,7 +47,7 @@ pub enum Command {
     Interrupt,
 }
 
-/// The keys of each command, for people.
+/// The keys of each command, for the help page.
 pub const HELP: [(&str, &str); 28] = [
     ("Up Down  k j", "move the cursor"),
     ("PageUp PageDown", "move it by a page"),
@@ -85,7 +85,7 @@ pub const HELP: [(&str, &str); 28] = [
     ("q", "quit"),
 ];
 
-/// The command of a key, if it has one.
+/// Returns the command of a key, if it has one.
 pub fn command(key: &KeyEvent) -> Option<Command> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {

@@ -1,4 +1,4 @@
-//! A call tree of which parts are folded: what is visible, and who is whose neighbour.
+//! A call tree with folded parts: its visible nodes, and their neighbours.
 
 use dioptra_calls::{CallNode, CallPathTree};
 
@@ -8,21 +8,21 @@ pub struct Outline {
     children: Vec<Vec<u32>>,
     /// All nodes, parents before their children, siblings in the order of their first calls.
     order: Vec<u32>,
-    /// Of each node its place in `order`.
+    /// The index of each node in `order`.
     ranks: Vec<u32>,
-    /// Of each node how many nodes are below it.
+    /// The number of nodes below each node.
     below: Vec<u32>,
-    /// Of each node how many branches lead to it.
+    /// The number of branches that lead to each node.
     branches: Vec<u32>,
     folded: Vec<bool>,
-    /// The nodes that are to be seen, in their order.
+    /// The visible nodes, in their order.
     visible: Vec<u32>,
     /// Whether the root is a line of its own.
     with_root: bool,
 }
 
 impl Outline {
-    /// All of a tree, nothing folded.
+    /// Makes the outline of a tree with nothing folded.
     pub fn new(tree: CallPathTree, with_root: bool) -> Outline {
         let count = tree.nodes().len();
         let children = tree.children();
@@ -61,29 +61,29 @@ impl Outline {
         outline
     }
 
-    /// The tree.
+    /// Returns the tree.
     pub fn tree(&self) -> &CallPathTree {
         &self.tree
     }
 
-    /// A node's numbers.
+    /// Returns a node's numbers.
     pub fn node(&self, node: u32) -> &CallNode {
         &self.tree.nodes()[node as usize]
     }
 
-    /// The nodes that are to be seen, in their order.
+    /// Returns the visible nodes, in their order.
     pub fn visible(&self) -> &[u32] {
         &self.visible
     }
 
-    /// The place of a visible node among them; of a hidden one that of the folded node around it.
+    /// Returns the index of a node among the visible ones. A hidden node has the index of the folded node around it.
     pub fn place(&self, node: u32) -> usize {
         let rank = self.ranks[node as usize];
         let behind = |other: &u32| self.ranks[*other as usize] <= rank;
         self.visible.partition_point(behind).saturating_sub(1)
     }
 
-    /// How many nodes a fold hides; 0 if nothing is folded here.
+    /// Returns the number of nodes that a fold hides; 0 if the node is not folded.
     pub fn hidden(&self, node: u32) -> u32 {
         match self.folded[node as usize] {
             true => self.below[node as usize],
@@ -91,7 +91,7 @@ impl Outline {
         }
     }
 
-    /// Finds out again what is visible.
+    /// Computes the visible nodes anew.
     fn show(&mut self) {
         self.visible.clear();
         let mut rank = usize::from(!self.with_root);
@@ -101,7 +101,7 @@ impl Outline {
         }
     }
 
-    /// Folds an open node, opens a folded one.
+    /// Folds an open node, or opens a folded one.
     pub fn toggle(&mut self, node: u32) {
         let folded = self.folded[node as usize];
         self.folded[node as usize] = !folded && self.below[node as usize] > 0;
@@ -128,7 +128,7 @@ impl Outline {
         self.show();
     }
 
-    /// Opens what hides a node.
+    /// Opens all nodes that hide a node.
     pub fn reveal(&mut self, node: u32) {
         let mut around = node;
         while around != 0 {
@@ -138,13 +138,13 @@ impl Outline {
         self.show();
     }
 
-    /// The node above, if that is a line.
+    /// Returns the node above, if it is a line.
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = self.node(node).parent;
         (node != 0 && (parent != 0 || self.with_root)).then_some(parent)
     }
 
-    /// The next node of the same caller, or the one before.
+    /// Returns the next or the previous node of the same caller.
     pub fn sibling(&self, node: u32, forward: bool) -> Option<u32> {
         if node == 0 {
             return None;
@@ -158,14 +158,14 @@ impl Outline {
         siblings.get(place).copied()
     }
 
-    /// The child in which the most time passed, as `total` tells.
+    /// Returns the child with the most time, by `total`.
     pub fn longest(&self, node: u32, total: impl Fn(&CallNode) -> u64) -> Option<u32> {
         let children = self.children[node as usize].iter().copied();
-        // Of equal ones the first.
+        // The first of equal children wins.
         children.rev().max_by_key(|child| total(self.node(*child)))
     }
 
-    /// What leads to a node in front of its text, as `trace graph` draws it behind a blank.
+    /// Returns the indentation and branches before a node's text, as `trace graph` draws them behind a blank.
     pub fn indent(&self, node: u32) -> String {
         let mut parts: Vec<&str> = Vec::new();
         let mut at = node;
@@ -186,12 +186,12 @@ impl Outline {
         parts.iter().rev().copied().collect()
     }
 
-    /// How many columns [`Outline::indent`] takes.
+    /// Returns the number of columns of [`Outline::indent`].
     pub fn indent_width(&self, node: u32) -> usize {
         3 * self.branches[node as usize] as usize
     }
 
-    /// How many calls lead to a node, its own among them.
+    /// Returns the number of calls that lead to a node, its own included.
     pub fn depth(&self, node: u32) -> usize {
         let mut depth = 0;
         let mut at = node;
@@ -202,8 +202,9 @@ impl Outline {
         depth
     }
 
-    /// The nodes whose functions `is_match` names: the next one behind `from` or the one before it, from the other end if
-    /// there is none, its number among all, counted from 1, and how many there are.
+    /// Finds the next node behind `from`, or the last one before it, whose function `is_match` accepts. Continues from
+    /// the other end if there is none. Returns the node, its number among all matches, counted from 1, and the number
+    /// of matches.
     pub fn find(
         &self,
         from: Option<u32>,

@@ -1,42 +1,42 @@
-//! What can be on the screen: lines, one of which is the current one.
+//! The pages of the screen: lines, one of which is the current one.
 
 use super::cursor::Cursor;
 use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
 
-/// A line in its parts.
+/// The parts of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// What stays where it is when one scrolls to the side.
+    /// The part that stays in place when the user scrolls to the side.
     pub fixed: String,
-    /// What can be scrolled.
+    /// The part that scrolls to the side.
     pub text: String,
-    /// What is said of a fold behind it.
+    /// The remark about a fold, behind the text.
     pub fold: String,
 }
 
-/// Lines with a cursor. `lines` names functions and has the fields of graphs.
+/// Lines with a cursor. The argument `lines` names functions and has the columns of graphs.
 pub trait Page {
-    /// What it is.
+    /// Returns the page's title.
     fn title(&self) -> String;
-    /// What the columns are; empty if there are none.
+    /// Returns the headings of the columns; empty if there are none.
     fn heading(&self, lines: &Lines<'_, '_>) -> String;
-    /// Reads so many lines, if there are as many and they are not there yet.
+    /// Reads until there are this many lines, or the end.
     fn read(&mut self, _lines: usize) {}
-    /// How many lines there are.
+    /// Returns the number of lines.
     fn count(&self) -> usize;
-    /// A line.
+    /// Returns a line.
     fn line(&self, place: usize, lines: &mut Lines<'_, '_>) -> Line;
-    /// The function that a line is about.
+    /// Returns the function that a line is about.
     fn function(&self, place: usize) -> Option<u32>;
-    /// What is said of the current line at the bottom.
+    /// Returns the text about the current line at the bottom.
     fn position(&self) -> String;
-    /// Where one is.
+    /// Returns the cursor.
     fn cursor(&mut self) -> &mut Cursor;
-    /// Scrolls to the side so that the current line's name is on a screen of so many columns.
+    /// Scrolls to the side so that the current line's name is on a screen of this many columns.
     fn show_column(&mut self, _width: usize) {}
-    /// Makes the next or the last match's line visible and tells it, without going there. The current line counts if it is
-    /// `inclusive`.
+    /// Makes the line of the next or previous match visible and returns the match, without moving the cursor. The
+    /// current line counts if `inclusive`.
     fn find(
         &mut self,
         query: &Query,
@@ -46,7 +46,7 @@ pub trait Page {
     ) -> Option<Match>;
 }
 
-/// Text.
+/// A page of plain text.
 pub struct TextPage {
     title: String,
     lines: Vec<String>,
@@ -59,7 +59,7 @@ impl TextPage {
         &self.title
     }
 
-    /// Of lines; control characters are spelled out already.
+    /// Makes a page of lines whose control characters are already spelled out.
     pub fn new(title: &str, lines: Vec<String>) -> TextPage {
         TextPage {
             title: title.to_owned(),

@@ -1,4 +1,4 @@
-//! The calls in the order of time on the screen, read as far as one goes.
+//! The calls in the order of time on the screen, read only as far as the user scrolls.
 
 use super::cursor::Cursor;
 use super::page::{Line, Page};
@@ -8,16 +8,16 @@ use crate::commands::trace::render::Output;
 use crate::commands::trace::replay::{Field, Replay};
 use dioptra_calls::{FunctionNames, Merge, ShownCalls, ShownStep, View};
 
-/// So many lines are kept at most.
+/// The number of lines kept at most.
 const MOST_LINES: usize = 1 << 21;
-/// Their texts have so many bytes at most.
+/// The bytes of all kept lines at most.
 const MOST_BYTES: usize = 1 << 27;
 
 /// A line without its indentation.
 struct Kept {
-    /// Where its text begins.
+    /// The byte in the page's text where the line begins.
     start: usize,
-    /// How long its fields are.
+    /// The bytes of the line's fields.
     fixed: u32,
     indent: u32,
     function: Option<u32>,
@@ -35,14 +35,14 @@ pub struct ReplayPage<'v, 't> {
 }
 
 impl<'v, 't> ReplayPage<'v, 't> {
-    /// Of what a view shows.
+    /// Makes the page of a view's calls.
     pub fn new(
         view: &'v View<'t>,
         names: &'v FunctionNames<'t>,
         fields: &[Field],
     ) -> ReplayPage<'v, 't> {
         let mut replay = Replay::new(view, names, fields.to_vec(), Output::new());
-        // Calls may be so deep that most of a text would be blanks.
+        // Calls may be so deep that blanks would be most of the text.
         replay.indents = Some(Vec::new());
         ReplayPage {
             replay,
@@ -55,7 +55,7 @@ impl<'v, 't> ReplayPage<'v, 't> {
         }
     }
 
-    /// Keeps so many lines at most.
+    /// Limits the number of kept lines.
     #[cfg(test)]
     pub fn limit(&mut self, lines: usize) {
         self.most_lines = lines;
@@ -65,7 +65,7 @@ impl<'v, 't> ReplayPage<'v, 't> {
         self.lines.len() >= self.most_lines || self.text.len() >= MOST_BYTES
     }
 
-    /// Keeps the lines that were made.
+    /// Keeps the lines that the replay has made.
     fn keep(&mut self, function: Option<u32>) {
         let made = std::mem::take(&mut self.replay.out.text);
         let mut indents = self.replay.indents.take().unwrap_or_default();
@@ -80,12 +80,12 @@ impl<'v, 't> ReplayPage<'v, 't> {
         }
         indents.clear();
         self.replay.indents = Some(indents);
-        // Its memory is used again.
+        // The buffer is used again.
         self.replay.out.text = made;
         self.replay.out.text.clear();
     }
 
-    /// A line's fields and text.
+    /// Returns a line's fields and text.
     fn parts(&self, place: usize) -> (&str, &str) {
         let Some(kept) = self.lines.get(place) else {
             return ("", "");

@@ -17,7 +17,7 @@ pub struct ReportPage {
 }
 
 impl ReportPage {
-    /// Of rows, sorted by these keys.
+    /// Makes the page of rows, sorted by these keys.
     pub fn new(mut rows: Vec<Row>, fields: Vec<Field>, keys: Vec<Key>) -> ReportPage {
         sort(&mut rows, &keys);
         ReportPage {
@@ -28,7 +28,7 @@ impl ReportPage {
         }
     }
 
-    /// The fields that are shown.
+    /// Returns the shown fields.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
@@ -38,7 +38,7 @@ impl ReportPage {
         self.fields = fields;
     }
 
-    /// Sorts by the next field, behind the last one by the names.
+    /// Sorts by the next field; behind the last field, by the names.
     pub fn sort_by_next(&mut self) {
         let place = match self.keys.first() {
             Some(Key::Field(field)) => self.fields.iter().position(|other| other == field),
@@ -53,7 +53,7 @@ impl ReportPage {
         self.cursor.at = 0;
     }
 
-    /// Goes to a function's row, if it has one. Library calls of one name share a row.
+    /// Moves to a function's row, if it has one. Library calls of one name share a row.
     pub fn go(&mut self, function: u32, name: &str) -> bool {
         let find = |is_it: &dyn Fn(&Row) -> bool| self.rows.iter().position(is_it);
         let place = find(&|row| row.times.function == function);
@@ -62,7 +62,7 @@ impl ReportPage {
         place.is_some()
     }
 
-    /// What the rows are sorted by.
+    /// Returns the heading of the column that the rows are sorted by.
     fn order(&self) -> &'static str {
         match self.keys.first() {
             Some(Key::Field(field)) => field.heading(),

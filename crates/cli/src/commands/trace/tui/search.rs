@@ -1,14 +1,14 @@
-//! What is searched for.
+//! Searches for names.
 
 /// A text that names contain.
 pub struct Query {
     text: String,
-    /// Capitals are told apart only if the text has some.
+    /// Whether case matters: only if the text has capitals.
     exact: bool,
 }
 
 impl Query {
-    /// Nothing is searched for with an empty text.
+    /// Makes a query; `None` for an empty text.
     pub fn new(text: &str) -> Option<Query> {
         (!text.is_empty()).then(|| Query {
             text: text.to_owned(),
@@ -16,12 +16,12 @@ impl Query {
         })
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether a name contains it.
+    /// Returns whether a name contains the text.
     pub fn matches(&self, name: &str) -> bool {
         match self.exact {
             true => name.contains(&self.text),
@@ -30,11 +30,11 @@ impl Query {
     }
 }
 
-/// A match: its place, its number among all matches, counted from 1, and how many there are.
+/// A match: its place, its number among all matches, counted from 1, and the number of matches.
 pub type Match = (usize, usize, usize);
 
-/// Of the places of matches, in their order: the first behind `from`, or the last before it; from the other end if there is
-/// none. `from` itself counts if that is said.
+/// Returns the first match behind `from`, or the last one before it. Continues from the other end if there is none.
+/// `matches` are places in ascending order. `from` itself counts if `inclusive`.
 pub fn choose(
     matches: impl Iterator<Item = usize>,
     from: Option<usize>,
@@ -43,7 +43,7 @@ pub fn choose(
 ) -> Option<Match> {
     let matches: Vec<usize> = matches.collect();
     let last = matches.len().checked_sub(1)?;
-    // Whether `from` itself is before what is looked for.
+    // 1 if the place `from` itself belongs to the part before: it is skipped forward, or found backward.
     let passed = usize::from(forward != inclusive);
     let before = from.map(|from| matches.partition_point(|place| *place < from + passed));
     let chosen = match (before, forward) {

@@ -15,22 +15,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Whether the terminal is ours now.
+/// Whether the browser has the terminal now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Takes the terminal over: no echo, keys at once, a screen of its own.
+/// Takes the terminal over: no echo, each key at once, a screen of its own.
 fn take() -> io::Result<()> {
-    // If we were stopped without notice, what is known of the terminal's state is old.
+    // If we were stopped without notice, the known state of the terminal is out of date.
     disable_raw_mode()?;
     enable_raw_mode()?;
     TAKEN.store(true, Ordering::SeqCst);
     execute!(io::stdout(), EnterAlternateScreen)
 }
 
-/// Gives the terminal back as it was, if it is ours.
+/// Gives the terminal back as it was, if the browser has it.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // Nobody is left to hear of failures.
+        // There is nobody left to report a failure to.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
@@ -42,7 +42,7 @@ fn terminal() -> io::Result<Drawn> {
     Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())))
 }
 
-/// The terminal while it is ours.
+/// The terminal while the browser has it.
 pub struct Screen {
     pub terminal: Drawn,
 }
@@ -51,7 +51,7 @@ impl Screen {
     /// Takes the terminal over.
     ///
     /// # Errors
-    /// If there is no terminal that can be.
+    /// There is no terminal, or it can't be taken over.
     pub fn new() -> anyhow::Result<Screen> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -59,7 +59,7 @@ impl Screen {
             before(panic);
         }));
         take().context("taking the terminal over; `dioptra trace graph` and `report` need none")?;
-        // From the first question for events on, changes of the size are noted: none is to be missed.
+        // The first poll starts the watch for changes of the size; none may be missed.
         let terminal = event::poll(Duration::ZERO).and_then(|_| terminal());
         if terminal.is_err() {
             give_back();
@@ -69,7 +69,7 @@ impl Screen {
         })
     }
 
-    /// Does something for which the terminal has to be as it was, then takes it over again.
+    /// Gives the terminal back, calls `act`, then takes the terminal over again.
     pub fn without<T>(&mut self, act: impl FnOnce() -> T) -> io::Result<T> {
         give_back();
         let result = act();
@@ -77,12 +77,12 @@ impl Screen {
         Ok(result)
     }
 
-    /// Takes the terminal over again: others may have changed it.
+    /// Takes the terminal over again, and clears it: other programs may have changed it.
     pub fn again(&mut self) -> io::Result<()> {
         take()?;
         execute!(io::stdout(), Clear(ClearType::All))?;
-        // A new one knows nothing of what was on the screen. `Terminal::clear` would ask the terminal where its cursor is,
-        // and not all answer.
+        // A new `Terminal` has no memory of the screen. `Terminal::clear` would ask the terminal for its cursor's
+        // position, and not all terminals answer.
         self.terminal = terminal()?;
         Ok(())
     }
@@ -94,7 +94,8 @@ impl Drop for Screen {
     }
 }
 
-/// Signals that came. They only leave a note, so that the terminal is given back before they have their effect.
+/// The signals that came. The handlers only leave a note, so that the terminal is given back before a signal has its
+/// effect.
 pub struct Signals {
     ending: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -102,7 +103,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on.
+    /// Starts to note signals.
     pub fn new() -> io::Result<Signals> {
         let signals = Signals {
             ending: Arc::default(),
@@ -118,7 +119,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The signal that asks to end, if one came.
+    /// Returns the signal that asks the browser to end, if one came.
     pub fn ending(&self) -> Option<i32> {
         match self.ending.load(Ordering::SeqCst) {
             0 => None,
@@ -126,17 +127,17 @@ impl Signals {
         }
     }
 
-    /// Whether we shall stop.
+    /// Returns whether the browser was asked to stop, and forgets it.
     pub fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether we were stopped and go on.
+    /// Returns whether the browser goes on after a stop, and forgets it.
     pub fn take_went_on(&self) -> bool {
         self.went_on.swap(false, Ordering::SeqCst)
     }
 
-    /// Forgets what came: while another program had the terminal, signals from its keys were for that one.
+    /// Forgets all signals that came: while another program had the terminal, its keys' signals were for that program.
     pub fn forget(&self) {
         self.ending.store(0, Ordering::SeqCst);
         self.take_stop();
@@ -144,12 +145,12 @@ impl Signals {
     }
 }
 
-/// Stops as SIGTSTP does, until someone lets us go on.
+/// Stops the process as SIGTSTP does, until a signal continues it.
 pub fn stop() -> io::Result<()> {
     signal_hook::low_level::emulate_default_handler(SIGTSTP)
 }
 
-/// Ends as a signal does. Returns only if that fails.
+/// Ends the process as a signal does. Returns only if that fails.
 pub fn end_by(signal: i32) -> io::Result<()> {
     give_back();
     signal_hook::low_level::emulate_default_handler(signal)

@@ -1,6 +1,6 @@
-//! The browser without a terminal.
+//! Tests of the browser without a terminal.
 
-// Traces that tests of the whole program make, too; not all of it is used here.
+// Traces that tests of the whole program make, too; the browser's tests do not use all of it.
 #[allow(dead_code)]
 #[path = "../../../../tests/trace/made.rs"]
 mod made;
@@ -9,7 +9,7 @@ mod made;
 #[path = "../../../../tests/trace/session.rs"]
 mod session;
 
-use super::app::{App, Browsed, ReportOptions, Wanted};
+use super::app::{App, Browsed, ReportOptions, ScreenAction};
 use super::draw::{Look, draw};
 use super::keys::{Command, HELP, command};
 use super::page::Page;
@@ -39,9 +39,9 @@ fn browse(made: &Made, test: impl FnOnce(&mut App<'_, '_>)) {
     test(&mut App::new(browsed, call_tree(&view), lines, options));
 }
 
-/// Presses keys as they are written; `\n` is Enter, `^` Escape.
-fn keys(app: &mut App<'_, '_>, text: &str) -> Wanted {
-    let mut wanted = Wanted::Draw;
+/// Presses keys: each letter is a key, `\n` is Enter, `^` is Escape.
+fn keys(app: &mut App<'_, '_>, text: &str) -> ScreenAction {
+    let mut wanted = ScreenAction::Draw;
     for letter in text.chars() {
         let code = match letter {
             '\n' => KeyCode::Enter,
@@ -49,14 +49,14 @@ fn keys(app: &mut App<'_, '_>, text: &str) -> Wanted {
             letter => KeyCode::Char(letter),
         };
         wanted = press(app, &KeyEvent::new(code, KeyModifiers::NONE));
-        while let Wanted::Wait(_) = wanted {
+        while let ScreenAction::Wait(_) = wanted {
             wanted = app.finish();
         }
     }
     wanted
 }
 
-/// The screen's lines.
+/// Returns the screen's lines.
 fn screen(app: &mut App<'_, '_>, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a backend");
     let look = Look { colored: true };
@@ -73,7 +73,7 @@ fn screen(app: &mut App<'_, '_>, width: u16, height: u16) -> Vec<String> {
         .collect()
 }
 
-/// The lines of the page, without fields; with the mark of folds in front.
+/// Returns the lines of the page, without fields; the mark of folds is in front.
 fn texts(app: &mut App<'_, '_>) -> Vec<String> {
     let (page, lines) = app.page();
     (0..page.count())
@@ -86,7 +86,7 @@ fn texts(app: &mut App<'_, '_>) -> Vec<String> {
         .collect()
 }
 
-/// The text of the current line.
+/// Returns the text of the current line.
 fn current(app: &mut App<'_, '_>) -> String {
     let (page, lines) = app.page();
     let at = page.cursor().at;
@@ -113,7 +113,7 @@ fn the_screen_has_a_heading_lines_and_a_footer() {
                 "graph of program: line 1 of 7 h: help  q: quit",
             ]
         );
-        // What is there on less room.
+        // A smaller screen leaves parts out.
         assert_eq!(
             screen(app, 20, 2),
             ["   13.000 us : (1) p", "graph of program: l…"]
@@ -138,7 +138,7 @@ fn calls_fold() {
                 "    (1) e"
             ]
         );
-        // Its children: only b can be folded.
+        // Only b can be folded among the program's children.
         keys(app, "kc");
         assert_eq!(
             texts(app),
@@ -196,12 +196,12 @@ fn searches_open_folds() {
             keys(app, "N");
             assert_eq!(current(app), "+-(1) Bee");
             assert_eq!(app.message, "/be: match 3 of 3");
-            // Round, and back.
+            // Searches go round at the last match, and back.
             keys(app, ">");
             assert_eq!(current(app), "| (1) bee");
             keys(app, "<");
             assert_eq!(current(app), "+-(1) Bee");
-            // Nothing typed means the same again, Escape nothing.
+            // An empty search repeats the last one; Escape cancels a search.
             keys(app, "/\n");
             assert_eq!(app.message, "/be: match 3 of 3");
             keys(app, "/zz^k");
@@ -237,7 +237,7 @@ fn one_function_has_backtraces_and_a_graph() {
             ]
         );
         assert_eq!(current(app), "(2) b");
-        // From a line of a backtrace, and back to the first graph, where one was.
+        // The key g works on a line of a backtrace; going back returns to the same line of the first graph.
         keys(app, "kkkg");
         assert_eq!(current(app), "(1) a");
         keys(app, "^");
@@ -277,7 +277,7 @@ fn the_report_is_sorted_and_has_fields() {
         );
         keys(app, "sss");
         assert_eq!(texts(app)[0], "  d", "by calls");
-        // Fields: without the first, with the second.
+        // The chosen fields: without the first, with the second.
         keys(app, "f j \n");
         assert_eq!(
             screen(app, 60, 3)[0],
@@ -413,11 +413,11 @@ fn names_may_be_long_or_wide() {
 fn q_closes_the_help_and_then_the_browser() {
     browse(&scripted("main( a )"), |app| {
         let before = screen(app, 40, 8);
-        assert!(matches!(keys(app, "h"), Wanted::Draw));
+        assert!(matches!(keys(app, "h"), ScreenAction::Draw));
         assert_ne!(screen(app, 40, 8), before);
-        assert!(!matches!(keys(app, "q"), Wanted::Quit));
+        assert!(!matches!(keys(app, "q"), ScreenAction::Quit));
         assert_eq!(screen(app, 40, 8), before);
-        assert!(matches!(keys(app, "q"), Wanted::Quit));
+        assert!(matches!(keys(app, "q"), ScreenAction::Quit));
     });
 }
 
@@ -445,7 +445,7 @@ fn every_key_of_the_help_has_a_command() {
     assert_eq!(command(&control), Some(Command::Interrupt));
 }
 
-/// Whatever is pressed, on whatever screen: the current line exists, and is on the screen.
+/// For any keys and any size of the screen, the current line exists and is on the screen.
 #[test]
 fn any_keys_on_any_screen_leave_a_line() {
     let mut text = String::from("main(");

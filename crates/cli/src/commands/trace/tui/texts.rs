@@ -1,25 +1,25 @@
-//! Pages of text.
+//! Pages of text: facts about the trace, its threads, and the keys.
 
 use super::keys::HELP;
 use crate::commands::trace::info;
 use dioptra_calls::FunctionNames;
 use dioptra_tracedata::Trace;
 
-/// What a trace holds, below what has to be known of it.
+/// Returns the diagnostics, and below them the facts about a trace.
 pub fn info(facts: Vec<String>, trace: &Trace, names: &FunctionNames<'_>) -> Vec<String> {
     let mut lines = facts;
     if !lines.is_empty() {
         lines.push(String::new());
     }
     let mut out = Vec::new();
-    // A list of bytes takes everything.
+    // Writing to a list of bytes can't fail.
     let written = info::whole(trace, names, &mut out);
     debug_assert!(written.is_ok());
     lines.extend(String::from_utf8_lossy(&out).lines().map(str::to_owned));
     lines
 }
 
-/// Its processes and threads.
+/// Returns the trace's processes and threads.
 pub fn tasks(trace: &Trace) -> Vec<String> {
     let mut out = Vec::new();
     let written = info::tasks(trace, &mut out);
@@ -28,7 +28,7 @@ pub fn tasks(trace: &Trace) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The keys.
+/// Returns the keys and their commands.
 pub fn help() -> Vec<String> {
     let lines = HELP.iter().map(|(keys, what)| match *keys {
         "" => String::new(),

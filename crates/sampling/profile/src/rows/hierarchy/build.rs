@@ -1,4 +1,4 @@
-//! From nodes and columns to rows.
+//! Converts nodes and columns into rows.
 
 use super::{Column, Hierarchy, Node};
 use crate::counts::counter::Count;
@@ -9,7 +9,8 @@ pub(super) fn build(nodes: Vec<Node>, columns: Vec<Column>) -> Hierarchy {
     build_with_places(nodes, columns).0
 }
 
-/// As [`build`], and by node one more than its row; 0 of node 0, which is above all.
+/// Builds as [`build`] does, and also returns one more than the row of each node. For node 0, which is above all rows,
+/// that is 0.
 pub(super) fn build_with_places(nodes: Vec<Node>, columns: Vec<Column>) -> (Hierarchy, Vec<u32>) {
     let length = nodes.len().saturating_sub(1);
     let mut hierarchy = Hierarchy {
@@ -26,7 +27,7 @@ pub(super) fn build_with_places(nodes: Vec<Node>, columns: Vec<Column>) -> (Hier
         hierarchy.above.push(row_of[node.parent as usize]);
         hierarchy.keys.push(node.key);
         hierarchy.levels.push(node.level - 1);
-        // Nodes have numbers, and so have their rows.
+        // Node numbers have 32 bits, and each row belongs to a node.
         row_of[id as usize] = hierarchy.keys.len() as u32;
         waiting.extend(below.of(id).iter().rev());
     }
@@ -43,7 +44,7 @@ pub(super) fn build_with_places(nodes: Vec<Node>, columns: Vec<Column>) -> (Hier
     (hierarchy, row_of)
 }
 
-/// The values of all nodes in the order of their rows.
+/// Returns the values of all nodes in the order of their rows.
 fn in_order<T: Copy + Default>(by_node: Vec<T>, row_of: &[u32]) -> Vec<T> {
     let mut ordered = vec![T::default(); by_node.len()];
     for (value, row) in by_node.into_iter().zip(&row_of[1..]) {
@@ -52,11 +53,11 @@ fn in_order<T: Copy + Default>(by_node: Vec<T>, row_of: &[u32]) -> Vec<T> {
     ordered
 }
 
-/// The cells of several columns, of which each has some rows.
+/// Adds the cells of several columns, each of which covers only some rows.
 fn sparse(hierarchy: &mut Hierarchy, columns: Vec<Column>, row_of: &[u32]) {
     let length = hierarchy.len();
     let row = |node: u32| row_of[node as usize] as usize - 1;
-    // By row: where its next cell goes; in the end, where those of the row after it begin.
+    // By row: the place of its next cell. At the end of the loops it is the first cell of the following row.
     let mut firsts = vec![0_usize; length + 1];
     for node in columns.iter().flat_map(Column::nodes) {
         firsts[row(node) + 1] += 1;
@@ -98,7 +99,7 @@ fn sparse(hierarchy: &mut Hierarchy, columns: Vec<Column>, row_of: &[u32]) {
 
 /// The nodes below each node, by rising key.
 struct Below {
-    /// By node: where its list begins; one more at the end.
+    /// By node: the start of its list, with one more entry for the end.
     firsts: Vec<u32>,
     list: Vec<u32>,
 }

@@ -1,10 +1,10 @@
-//! What a sample's key is on each level.
+//! The key of a sample on each level.
 //!
-//! Some levels depend on who ran the sample, one on its time; the others on its place. Places that have the same keys on
-//! all levels of places are one *branch*; branches form a tree by those levels alone, in which recursion is found.
+//! A level's key depends on the key of the sample, on its time, or on its place. Places with the same keys on all levels of
+//! places form one *branch*. Branches form a tree by these levels alone, and recursion is found in this tree.
 
 use super::{Group, HierarchyOptions};
-use crate::counts::sample_keys::{Part, PartId};
+use crate::counts::sample_keys::{SampleKey, SampleKeyId};
 use crate::hash::FxBuildHasher;
 use crate::naming::names::Names;
 use crate::profile::Profile;
@@ -13,33 +13,33 @@ use crate::selecting::selection::SelectError;
 use crate::stacks::frames::FrameId;
 use hashbrown::HashMap;
 
-/// A level's key by what it depends on.
+/// A function that returns a level's key.
 type KeyOf<'a, T> = Box<dyn Fn(T) -> u32 + 'a>;
 
-/// What a level's key depends on.
+/// The property of a sample that decides a level's key.
 enum Source {
-    /// By what parts have in common: the key.
-    Part(Vec<u32>),
+    /// The key of the sample; holds the level's key for each kind of them.
+    SampleKey(Vec<u32>),
     Time,
-    /// The place level with this number.
+    /// The sample's place; holds the number of the level among the levels of places.
     Place(usize),
 }
 
-/// What a level of places depends on.
+/// The property of a place that decides the key on a level of places.
 enum PlaceKey<'a> {
     Frame(KeyOf<'a, FrameId>),
     /// The frame itself.
     Address,
-    /// The functions at the frame, inlined ones too.
+    /// The functions at the frame, including inlined functions.
     Function,
-    /// Their lines.
+    /// The lines of these functions.
     Line,
 }
 
 /// The branches of frames, innermost function first.
 #[derive(Default)]
 struct Branches {
-    /// By frame: where its list ends; empty where each frame has one branch.
+    /// By frame: the end of its list. Empty where each frame has one branch.
     ends: Vec<usize>,
     list: Vec<u32>,
 }
@@ -69,15 +69,15 @@ pub(super) struct Branch {
 /// The keys of all levels.
 pub(super) struct Keys {
     sources: Vec<Source>,
-    /// By level: how many levels of places there are up to it.
+    /// By level: the number of levels of places up to and including it.
     depths: Vec<u8>,
-    /// By part: what it has in common with others.
+    /// By sample key: its kind. Sample keys of one kind have the same keys on all levels.
     kinds: Vec<u32>,
     /// The tree of places; node 0 is its root.
     pub branches: Vec<Branch>,
     /// The branches of samples at a frame, on the last level of places.
     leaves: Branches,
-    /// The branches of a frame that has called another, where they differ from those of samples at it.
+    /// The branches of a frame that has made a call, where they differ from the branches of samples at the frame.
     callers: Option<Branches>,
     of_time: bool,
     places: usize,
@@ -107,7 +107,7 @@ impl Keys {
             let source = match of_part(profile, *dimension)? {
                 Some(key) => {
                     part_levels.push(key);
-                    Source::Part(Vec::new())
+                    Source::SampleKey(Vec::new())
                 }
                 None if *dimension == Dimension::Time => {
                     if !profile.has_times() {
@@ -128,7 +128,7 @@ impl Keys {
                 }
             };
             keys.sources.push(source);
-            // At most sixteen.
+            // There are at most sixteen levels.
             keys.depths.push(keys.places as u8);
         }
         keys.find_kinds(profile, &part_levels);
@@ -143,13 +143,13 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Parts with the same keys on all their levels are of one kind.
-    fn find_kinds(&mut self, profile: &Profile, levels: &[KeyOf<'_, Part>]) {
+    /// Assigns each sample key a kind. Sample keys with the same keys on all levels are of one kind.
+    fn find_kinds(&mut self, profile: &Profile, levels: &[KeyOf<'_, SampleKey>]) {
         let mut ids: HashMap<Vec<u32>, u32, FxBuildHasher> = HashMap::default();
         let mut columns = vec![Vec::new(); levels.len()];
-        for part in profile.parts().iter() {
-            let keys: Vec<u32> = levels.iter().map(|key| key(part)).collect();
-            // No more kinds than parts.
+        for sample_key in profile.sample_keys().iter() {
+            let keys: Vec<u32> = levels.iter().map(|key| key(sample_key)).collect();
+            // The number of kinds is at most the number of sample keys.
             let next = u32::try_from(ids.len()).unwrap_or(u32::MAX);
             let kind = *ids.entry(keys).or_insert_with_key(|keys| {
                 for (column, key) in columns.iter_mut().zip(keys) {
@@ -161,13 +161,13 @@ impl Keys {
         }
         let mut columns = columns.into_iter();
         for source in &mut self.sources {
-            if let Source::Part(keys) = source {
+            if let Source::SampleKey(keys) = source {
                 *keys = columns.next().unwrap_or_default();
             }
         }
     }
 
-    /// The branches of all frames: as samples were taken there, or where they have `called` others.
+    /// Finds the branches of all frames: for samples taken there, or for frames that have `called` others.
     fn find_branches(
         &mut self,
         frames: usize,
@@ -183,7 +183,7 @@ impl Keys {
             list: Vec::with_capacity(frames),
         };
         for frame in (0_u32..).take(frames) {
-            // No frame calls itself by interrupting itself.
+            // A frame as its own callee stands for any call, since no frame interrupts itself.
             let callee = called.map(|()| frame);
             let (functions, lines): (&[_], &[_]) = if chains {
                 (
@@ -195,7 +195,7 @@ impl Keys {
             };
             for (index, function) in functions.iter().enumerate() {
                 let mut branch = 0;
-                // Whether no other frame has the branch, so that nobody will look for it.
+                // Whether no other frame has the branch, so that the branch needs no entry in `ids`.
                 let mut alone = false;
                 for level in levels {
                     let key = match level {
@@ -215,7 +215,7 @@ impl Keys {
                             parent: branch,
                             key,
                         });
-                        // No more than frames, their functions and levels.
+                        // The number of branches is at most the number of frames, times their functions and levels.
                         u32::try_from(self.branches.len() - 1).unwrap_or(u32::MAX)
                     };
                     branch = match alone {
@@ -232,51 +232,51 @@ impl Keys {
         found
     }
 
-    /// How many levels of places there are.
+    /// Returns the number of levels of places.
     pub(super) fn places(&self) -> usize {
         self.places
     }
 
-    /// How many levels of places there are up to `level`.
+    /// Returns the number of levels of places up to and including `level`.
     #[inline]
     pub(super) fn depth(&self, level: usize) -> u8 {
         self.depths[level]
     }
 
-    /// Whether the last level is one of places.
+    /// Returns whether the last level is a level of places.
     pub(super) fn ends_in_place(&self) -> bool {
         matches!(self.sources.last(), Some(Source::Place(_)))
     }
 
-    /// Whether there is a level of time.
+    /// Returns whether there is a level of time.
     pub(super) fn of_time(&self) -> bool {
         self.of_time
     }
 
-    /// What a part has in common with others.
+    /// Returns the kind of a sample key, which is shared by all sample keys with the same keys.
     #[inline]
-    pub(super) fn part(&self, part: PartId) -> u32 {
-        self.kinds[part as usize]
+    pub(super) fn sample_key(&self, sample_key: SampleKeyId) -> u32 {
+        self.kinds[sample_key as usize]
     }
 
-    /// The branch of samples at a frame: that of the innermost function there.
+    /// Returns the branch of samples at a frame, which is that of the innermost function there.
     #[inline]
     pub(super) fn innermost(&self, frame: FrameId) -> u32 {
         self.leaf(frame).first().copied().unwrap_or(0)
     }
 
-    /// The branches of samples at a frame, those of the innermost function first.
+    /// Returns the branches of samples at a frame, innermost function first.
     #[inline]
     pub(super) fn leaf(&self, frame: FrameId) -> &[u32] {
         self.leaves.of(frame)
     }
 
-    /// Whether a frame's branches depend on what it called.
+    /// Returns whether a frame's branches depend on the function that it called.
     pub(super) fn of_context(&self) -> bool {
         self.callers.is_some()
     }
 
-    /// The branches of a frame that has called another, as [`Keys::leaf`].
+    /// Returns the branches of a frame that has called `callee`, innermost function first.
     #[inline]
     pub(super) fn caller(&self, names: &Names, frame: FrameId, callee: FrameId) -> &[u32] {
         match &self.callers {
@@ -285,10 +285,10 @@ impl Keys {
         }
     }
 
-    /// The key on `level` of a group's samples at a branch of places.
+    /// Returns the key on `level` of a group's samples at a branch of places.
     pub(super) fn key(&self, level: usize, group: Group, branch: u32) -> u32 {
         match &self.sources[level] {
-            Source::Part(keys) => keys[group.part as usize],
+            Source::SampleKey(keys) => keys[group.sample_key as usize],
             Source::Time => group.slice,
             Source::Place(place) => {
                 let mut at = self.branches[branch as usize];
@@ -301,28 +301,33 @@ impl Keys {
     }
 }
 
-/// The key of a part on a level that depends on it.
+/// Returns the function from a sample key to a level's key; `None` for dimensions that do not depend on sample keys.
 fn of_part<'a>(
     profile: &'a Profile,
     dimension: Dimension,
-) -> Result<Option<KeyOf<'a, Part>>, SelectError> {
+) -> Result<Option<KeyOf<'a, SampleKey>>, SelectError> {
     const NONE: u32 = u32::MAX;
     let tasks = profile.tasks();
-    let key: KeyOf<'a, Part> = match dimension {
-        Dimension::Program => Box::new(|part| {
-            part.image
+    let key: KeyOf<'a, SampleKey> = match dimension {
+        Dimension::Program => Box::new(|sample_key| {
+            sample_key
+                .image
                 .map_or(NONE, |image| tasks.images()[image as usize].program)
         }),
-        Dimension::Process => Box::new(|part| {
-            part.thread
+        Dimension::Process => Box::new(|sample_key| {
+            sample_key
+                .thread
                 .map_or(NONE, |thread| tasks.threads()[thread as usize].process)
         }),
-        Dimension::Thread => Box::new(|part| part.thread.unwrap_or(NONE)),
-        Dimension::Comm => Box::new(|part| part.comm.unwrap_or(NONE)),
-        Dimension::Cpu => Box::new(|part| part.cpu.unwrap_or(NONE)),
-        Dimension::Socket => {
-            Box::new(|part| part.cpu.and_then(|cpu| profile.socket(cpu)).unwrap_or(NONE))
-        }
+        Dimension::Thread => Box::new(|sample_key| sample_key.thread.unwrap_or(NONE)),
+        Dimension::Comm => Box::new(|sample_key| sample_key.comm.unwrap_or(NONE)),
+        Dimension::Cpu => Box::new(|sample_key| sample_key.cpu.unwrap_or(NONE)),
+        Dimension::Socket => Box::new(|sample_key| {
+            sample_key
+                .cpu
+                .and_then(|cpu| profile.socket(cpu))
+                .unwrap_or(NONE)
+        }),
         _ => return Ok(None),
     };
     match dimension {
@@ -336,7 +341,7 @@ fn of_part<'a>(
     }
 }
 
-/// The key of a frame on a level that depends on it.
+/// Returns the function from frames to keys for a dimension of places.
 fn of_place<'a>(
     profile: &'a Profile,
     names: &'a Names,

@@ -1,4 +1,5 @@
-//! Rows down to addresses: there may be as many as cells, so they are sorted into place, not looked for one by one.
+//! Counts rows down to addresses. There may be as many rows as cells, so the cells are sorted instead of looked up one
+//! by one.
 
 use super::build::build_with_places;
 use super::keys::Keys;
@@ -7,23 +8,23 @@ use crate::counts::counter::{Count, Counts};
 use crate::counts::estimate::Estimate;
 use crate::profile::Profile;
 
-/// A cell of a row on the last level. What it counts stays where it is.
+/// A cell of a row on the last level. The counts of the cell stay in the event's [`Counts`].
 #[derive(Clone, Copy, Default)]
 struct Leaf {
     key: u32,
-    /// Its place among those asked for.
+    /// The index of its event among the events asked for.
     event: u32,
     cell: u32,
 }
 
 impl Leaf {
-    /// Whether both are of one row and event.
+    /// Returns whether both belong to one row and one event.
     fn is_same(&self, other: &Self) -> bool {
         (self.key, self.event) == (other.key, other.event)
     }
 }
 
-/// Self counts along levels of which the last one, not the only one, is of places, and none of time.
+/// Computes self counts along several levels, of which the last is a level of places and none is of time.
 pub(super) fn count(
     profile: &Profile,
     events: &[usize],
@@ -32,7 +33,7 @@ pub(super) fn count(
     options: &HierarchyOptions<'_>,
 ) -> Hierarchy {
     let event_of = |index: &usize| profile.events().get(*index);
-    // By cell, of one event after the other: the row above its own.
+    // By cell, for one event after the other: the row above the cell's own row.
     let mut above: Vec<u32> = Vec::new();
     let mut columns = Vec::new();
     for event in events.iter().map(event_of) {
@@ -41,7 +42,7 @@ pub(super) fn count(
             above.reserve_exact(event.counts.iter().count());
             for (cell, count) in event.counts.iter() {
                 let group = growing.group(Group {
-                    part: keys.part(cell.part),
+                    sample_key: keys.sample_key(cell.sample_key),
                     slice: 0,
                 });
                 let branch = keys.innermost(profile.leaf(cell.place));
@@ -56,10 +57,10 @@ pub(super) fn count(
         columns.push(scratch.finish(&growing, false, |_| true));
     }
     let (upper, row_of) = build_with_places(growing.finish(), columns);
-    // By row: where the next one below it goes; in the end, where those of the row after it begin.
+    // By row: the place of the next leaf below it. At the end of the loop it is the first leaf of the following row.
     let mut next = vec![0_usize; upper.len() + 1];
     for node in &mut above {
-        // Each has a row, which stands for it from here on; nodes count rows from 1.
+        // The node's row replaces the node from here on. `row_of` counts rows from 1.
         *node = row_of[*node as usize] - 1;
         next[*node as usize + 1] += 1;
     }
@@ -92,7 +93,7 @@ pub(super) fn count(
     append(upper, &next, leaves, &counts)
 }
 
-/// Puts rows below those of `upper`: the first row's `leaves` end at the first of `ends`, and so on.
+/// Puts rows below the rows of `upper`. The `leaves` of the first row end at the first of `ends`, and so on.
 fn append(
     upper: Hierarchy,
     ends: &[usize],
@@ -111,7 +112,7 @@ fn append(
         rows += below.chunk_by(|one, other| one.key == other.key).count();
         cells += below.chunk_by(Leaf::is_same).count();
     }
-    // Of one event, all rows have one cell if those above have.
+    // With a single event, every row has one cell if every upper row has one.
     let is_sparse = !upper.firsts.is_empty();
     let sparse = |length: usize| if is_sparse { length } else { 0 };
     let estimated = !upper.estimates.is_empty();
@@ -125,7 +126,7 @@ fn append(
         totals: Vec::new(),
         estimates: Vec::with_capacity(if estimated { cells } else { 0 }),
     };
-    // By row of `upper`: one more than its row among all.
+    // By row of `upper`: one more than its row in the result.
     let mut moved: Vec<u32> = Vec::with_capacity(upper.len());
     for row in 0..upper.len() {
         let level = upper.levels[row];
@@ -134,7 +135,7 @@ fn append(
             .push(parent.map_or(0, |parent| moved[parent as usize]));
         all.keys.push(upper.keys[row]);
         all.levels.push(level);
-        // Rows have numbers of 32 bits.
+        // Row numbers have 32 bits.
         let number = all.keys.len() as u32;
         moved.push(number);
         if is_sparse {

@@ -1,4 +1,4 @@
-//! Counts along several dimensions at once: processes, in each its modules, in each its functions, in any order.
+//! Counts along several dimensions at once, such as processes, their modules, and the functions of these, in any order.
 
 mod build;
 mod keys;
@@ -20,34 +20,34 @@ use keys::Keys;
 pub use rows::{Hierarchy, HierarchyCell, HierarchyRow};
 pub use slices::{Slices, TimeSlices};
 
-/// How many levels a hierarchy may have.
+/// The largest number of levels in a hierarchy.
 const LEVELS: usize = 16;
 
-/// What to compute beside self counts, and what some dimensions need.
+/// The counts to compute beside self counts, and the settings that some dimensions need.
 #[derive(Clone, Copy, Default)]
 pub struct HierarchyOptions<'a> {
-    /// Totals of what was called too; needs [`crate::LoadOptions::call_chains`] or inlined functions among the names,
-    /// else totals equal self counts.
+    /// Compute totals, which include callees. Needs [`crate::LoadOptions::call_chains`] or inlined functions among the
+    /// names; otherwise totals equal self counts.
     pub children: bool,
-    /// Estimates with errors too.
+    /// Compute estimates with their errors.
     pub estimates: bool,
-    /// The block of a place, for [`Dimension::Block`]: any numbers, of which equal ones are one block.
+    /// The block of a place, for [`Dimension::Block`]. Any numbers will do; places with equal numbers form one block.
     pub blocks: Option<&'a dyn Fn(FrameId) -> u32>,
-    /// How [`Dimension::Time`] is sliced; see [`Profile::time_slices`].
+    /// The slices of [`Dimension::Time`]; see [`Profile::time_slices`].
     pub slices: TimeSlices,
 }
 
-/// The counts of `profile` along all `levels`, the first one outermost, for `events` (indices of
-/// [`Profile::events`]). Only combinations that count anything have rows, and only events that a row counts have cells,
-/// so memory grows with what was seen.
+/// Returns the counts of `profile` along all `levels`, the first one outermost, for `events` (indices of
+/// [`Profile::events`]). Only combinations with counts have rows, and a row has cells only for events that it counts.
+/// Memory therefore grows with the combinations that occur.
 ///
-/// Functions need `names`, lines [`Names::find_lines`]. Where `names` know inlined functions, self counts belong to the
-/// innermost function of a place and totals to all functions there, each with its own line.
+/// Functions need `names`, and lines need [`Names::find_lines`]. Where `names` know inlined functions, self counts
+/// belong to the innermost function of a place. Totals belong to all functions there, each with its own line.
 ///
 /// # Errors
-/// [`SelectError`] where the profile was not loaded with what a level needs: [`crate::LoadOptions::threads`] for
-/// programs, processes, names and threads, [`crate::LoadPlan::cpus`] for CPUs and sockets, [`crate::LoadPlan::log`] for
-/// time slices; or where there are no levels or too many.
+/// [`SelectError`] where the profile was not loaded with the data that a level needs, or where there are no levels or
+/// too many. Programs, processes, names and threads need [`crate::LoadOptions::threads`]. CPUs and sockets need
+/// [`crate::LoadPlan::cpus`], and time slices need [`crate::LoadPlan::log`].
 pub fn hierarchy(
     profile: &Profile,
     names: &Names,
@@ -60,7 +60,7 @@ pub fn hierarchy(
     }
     let keys = Keys::new(profile, names, levels, options)?;
     let mut growing = Growing::new(levels.len(), &keys);
-    // Without stacks only functions that were put into others have callers.
+    // Without stacks, only inlined functions have callers.
     let has_stacks = profile.options().call_chains;
     let totals = options.children && keys.places() > 0 && (has_stacks || keys.of_context());
     let order = (totals && has_stacks).then(|| profile.stack_order());
@@ -87,7 +87,7 @@ pub fn hierarchy(
         }
         columns.push(scratch.finish(&growing, totals, as_own));
     }
-    // Making rows needs most memory: what it does not use goes before.
+    // Building the rows needs the most memory, so data that it does not use is dropped first.
     drop(keys);
     Ok(build::build(growing.finish(), columns))
 }
@@ -95,26 +95,28 @@ pub fn hierarchy(
 /// A row while the hierarchy grows.
 #[derive(Clone, Copy)]
 struct Node {
-    /// The row above; node 0 is above all.
+    /// The node above; node 0 is above all rows.
     parent: u32,
     key: u32,
-    /// From 1; 0 is node 0.
+    /// The level, from 1; node 0 has level 0.
     level: u8,
 }
 
-/// The rows that were seen.
+/// The rows found so far.
 struct Growing {
     nodes: Vec<Node>,
     ids: HashTable<u32>,
     levels: usize,
-    /// Whether the last level is one of places, so that all rows below one differ in the last step of their branch.
+    /// Whether the last level is a level of places. Then the rows below one row differ only in the last step of their
+    /// branch.
     ends_in_place: bool,
-    /// Of a group and a branch of places: its row on the last level, or, where that is one of places, of the branch
-    /// without its last step: the row above that. Far fewer than rows where these are addresses.
+    /// The node for a group and a branch of places. If the last level is a level of places, the key is the branch
+    /// without its last step, and the value is the node above the row. That gives far fewer entries than rows where
+    /// rows are addresses. Otherwise the value is the node on the last level.
     known: HashMap<(u32, u32), u32, FxBuildHasher>,
-    /// The last one asked for, since neighbours often share it.
+    /// The entry that was looked up last, since neighbours often share it.
     last: ((u32, u32), u32),
-    /// The keys of a group that do not depend on the place, and the slice of time.
+    /// The groups by number.
     groups: Vec<Group>,
     group_ids: HashMap<Group, u32, FxBuildHasher>,
     last_group: (Option<Group>, u32),
@@ -123,8 +125,8 @@ struct Growing {
 /// Samples with the same keys on all levels that do not depend on their places.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
-    /// What their parts have in common.
-    part: u32,
+    /// The kind of their sample keys; see [`Keys::sample_key`].
+    sample_key: u32,
     slice: u32,
 }
 
@@ -148,13 +150,13 @@ impl Growing {
     }
 
     fn group(&mut self, group: Group) -> u32 {
-        // Mostly one slice of time, and the part asked for before.
+        // Mostly the group is the one that was looked up last.
         if self.last_group.0 == Some(group) {
             return self.last_group.1;
         }
         let id = *self.group_ids.entry(group).or_insert_with(|| {
             self.groups.push(group);
-            // No more groups than samples.
+            // The number of groups is at most the number of samples.
             u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
         });
         self.last_group = (Some(group), id);
@@ -173,7 +175,7 @@ impl Growing {
         if let Some(id) = known {
             return *id;
         }
-        // No more rows than samples and levels; past 32 bits the last ones share a row.
+        // The number of rows is at most the number of samples times levels. Past 32 bits the last ones share a row.
         let Ok(id) = u32::try_from(self.nodes.len()) else {
             return u32::MAX;
         };
@@ -183,7 +185,7 @@ impl Growing {
         id
     }
 
-    /// The row on the last level of a group's samples on a branch of places.
+    /// Returns the node on the last level for a group's samples on a branch of places.
     fn end(&mut self, keys: &Keys, group: u32, branch: u32) -> u32 {
         let node = self.prefix(keys, group, branch);
         match self.ends_in_place {
@@ -192,8 +194,8 @@ impl Growing {
         }
     }
 
-    /// The row on the last level but, if that is one of places, the row above it; of a group's samples on a branch of
-    /// places.
+    /// Returns the node above the last level if that is a level of places, else the node on the last level, for a
+    /// group's samples on a branch of places.
     fn prefix(&mut self, keys: &Keys, group: u32, branch: u32) -> u32 {
         let (start, levels) = match self.ends_in_place {
             true => (keys.branches[branch as usize].parent, self.levels - 1),
@@ -218,7 +220,7 @@ impl Growing {
         self.last.1
     }
 
-    /// Drops what only growing needs.
+    /// Drops the tables that only growing needs.
     fn finish(self) -> Vec<Node> {
         self.nodes
     }
@@ -227,7 +229,7 @@ impl Growing {
 /// Samples of one event that share a group and a place.
 struct Hits {
     list: Vec<Hit>,
-    /// By hit; empty unless asked for.
+    /// By hit; empty unless estimates were asked for.
     estimates: Vec<Estimate>,
 }
 
@@ -255,7 +257,7 @@ impl Hits {
         }
         for (cell, count) in event.counts.iter() {
             let group = growing.group(Group {
-                part: keys.part(cell.part),
+                sample_key: keys.sample_key(cell.sample_key),
                 slice: 0,
             });
             hits.list.push(Hit {
@@ -270,7 +272,7 @@ impl Hits {
         hits
     }
 
-    /// Samples of the same cell come in runs of the same slice.
+    /// Adds hits by slice of time. Consecutive samples of one cell within one slice share a hit.
     fn slice(
         &mut self,
         event: &EventProfile,
@@ -278,7 +280,7 @@ impl Hits {
         growing: &mut Growing,
         options: &HierarchyOptions<'_>,
     ) {
-        // By cell: its last slice, and its hit there.
+        // By cell: its last slice, and the index of its hit in that slice.
         let mut last: Vec<(u32, usize)> = Vec::new();
         event.counts.samples(|id, sample| {
             let slice = options.slices.of(sample.elapsed);
@@ -289,7 +291,7 @@ impl Hits {
             if last[index].1 == usize::MAX || last[index].0 != slice {
                 let cell = event.counts.cell(id);
                 let group = growing.group(Group {
-                    part: keys.part(cell.part),
+                    sample_key: keys.sample_key(cell.sample_key),
                     slice,
                 });
                 last[index] = (slice, self.list.len());
@@ -318,18 +320,18 @@ impl Hits {
 /// One event's counts, by rising node.
 #[derive(Default)]
 struct Column {
-    /// The nodes that count anything; empty where all do.
+    /// The nodes with counts; empty where all nodes have counts.
     nodes: Vec<u32>,
-    /// As `nodes`.
+    /// Self counts, in the order of `nodes`.
     own: Vec<Count>,
-    /// As `nodes`; empty where they are self counts.
+    /// Totals, in the order of `nodes`; empty where they equal self counts.
     totals: Vec<Count>,
-    /// As `nodes`; empty unless asked for.
+    /// Estimates, in the order of `nodes`; empty unless asked for.
     estimates: Vec<Estimate>,
 }
 
 impl Column {
-    /// The nodes that count anything, in the order of the counts.
+    /// Returns the nodes with counts, in the order of the counts.
     fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         let all = self.nodes.is_empty();
         // Node 0 is no row.
@@ -347,7 +349,7 @@ struct Scratch {
     estimates: Vec<Estimate>,
 }
 
-/// The element with this index, in a list that grows to it.
+/// Returns the element with this index, in a list that grows as needed.
 #[inline]
 fn at<T: Clone + Default>(list: &mut Vec<T>, index: u32) -> &mut T {
     let index = index as usize;
@@ -373,7 +375,7 @@ impl Scratch {
         at(&mut self.estimates, node)
     }
 
-    /// Adds each row's counts to the row above. Where `as_own` says so of a level, totals are self counts.
+    /// Adds each row's counts to the row above. On levels for which `as_own` is true, totals are self counts.
     fn finish(mut self, growing: &Growing, totals: bool, as_own: impl Fn(usize) -> bool) -> Column {
         let length = self.own.len().max(self.totals.len()).max(1);
         self.own.resize(length, Count::default());
@@ -400,7 +402,7 @@ impl Scratch {
             !(self.own[id as usize].is_zero() && total.is_none_or(Count::is_zero))
         };
         let mut column = Column::default();
-        // No more nodes than ids.
+        // The number of nodes is at most the number of ids.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         if !(1..length).all(counts) {
             let number = (1..length).filter(|id| counts(*id)).count();
@@ -415,13 +417,13 @@ impl Scratch {
 }
 
 impl Column {
-    /// The values of its nodes.
+    /// Returns the values of the column's nodes.
     fn pick<T: Copy>(&self, mut by_node: Vec<T>) -> Vec<T> {
         if by_node.is_empty() {
             return by_node;
         }
         if self.nodes.is_empty() {
-            // All but node 0, in the same room.
+            // All nodes but node 0, in the same allocation.
             by_node.remove(0);
             return by_node;
         }
@@ -430,7 +432,7 @@ impl Column {
     }
 }
 
-/// Self counts where nothing else is needed: hits need not be collected.
+/// Adds self counts where nothing else is needed, without collecting hits.
 fn own_of_cells(
     profile: &Profile,
     event: &EventProfile,
@@ -441,7 +443,7 @@ fn own_of_cells(
 ) {
     for (cell, count) in event.counts.iter() {
         let group = growing.group(Group {
-            part: keys.part(cell.part),
+            sample_key: keys.sample_key(cell.sample_key),
             slice: 0,
         });
         let branch = keys.innermost(profile.leaf(cell.place));

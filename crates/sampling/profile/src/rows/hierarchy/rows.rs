@@ -1,29 +1,30 @@
-//! What a hierarchy is once it is made: rows and their cells, column by column, since there may be a row for each
-//! address that was sampled.
+//! A finished hierarchy: rows and their cells, stored column by column, since there may be a row for each sampled
+//! address.
 
 use crate::counts::counter::Count;
 use crate::counts::estimate::Estimate;
 use crate::rows::aggregate::{AggregateRow, SelfAndTotal};
 use std::ops::Range;
 
-/// Counts along several dimensions, as [`crate::hierarchy()`] makes them.
+/// Counts along several dimensions, made by [`crate::hierarchy()`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hierarchy {
-    /// By row: one more than the row above it, 0 on the first level.
+    /// By row: one more than the row above it; 0 on the first level.
     pub(super) above: Vec<u32>,
-    /// By row.
+    /// The keys, by row.
     pub(super) keys: Vec<u32>,
-    /// By row; there are few levels.
+    /// The levels, by row; there are few levels.
     pub(super) levels: Vec<u8>,
-    /// By row: where its cells begin; one more at the end. Empty where each row has one cell, of the first event.
+    /// By row: the start of its cells, with one more entry for the end. Empty where each row has one cell, for the
+    /// first event.
     pub(super) firsts: Vec<usize>,
-    /// By cell: its event; empty as `firsts` is.
+    /// By cell: its event; empty where `firsts` is empty.
     pub(super) events: Vec<u32>,
-    /// By cell.
+    /// Self counts, by cell.
     pub(super) own: Vec<Count>,
-    /// By cell; empty where they are self counts.
+    /// Totals, by cell; empty where they equal self counts.
     pub(super) totals: Vec<Count>,
-    /// By cell; empty unless asked for.
+    /// Estimates, by cell; empty unless asked for.
     pub(super) estimates: Vec<Estimate>,
 }
 
@@ -32,26 +33,26 @@ pub struct Hierarchy {
 pub struct HierarchyRow {
     /// The row above it; always an earlier one.
     pub parent: Option<usize>,
-    /// Which of the levels it belongs to, from 0.
+    /// The level it belongs to, from 0.
     pub level: usize,
-    /// As [`crate::AggregateRow::key`], for the level's dimension.
+    /// The key for the level's dimension, as in [`crate::AggregateRow::key`].
     pub key: u32,
 }
 
-/// What one row counts of one event.
+/// The counts of one row for one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HierarchyCell {
-    /// Which of the events asked for, from 0.
+    /// The index of the event among the events asked for.
     pub event: u32,
-    /// `own` is exactly the sum of the rows below; `total` is what was counted at any place that this row stands for or
+    /// `own` is exactly the sum of the rows below. `total` is the count at any place that this row stands for or
     /// anything it called, each sample once.
     pub count: SelfAndTotal,
-    /// What `own` stands for and its error; zero unless estimates were asked for.
+    /// The estimated number of events of `own`, with its error; zero unless estimates were asked for.
     pub estimate: Estimate,
 }
 
 impl Hierarchy {
-    /// The rows of [`crate::aggregate()`].
+    /// Makes a hierarchy of one level from the rows of [`crate::aggregate()`].
     pub fn of_one_level(rows: Vec<AggregateRow>) -> Hierarchy {
         let mut hierarchy = Hierarchy {
             above: vec![0; rows.len()],
@@ -73,17 +74,17 @@ impl Hierarchy {
         hierarchy
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// One row.
+    /// Returns one row.
     ///
     /// # Panics
     /// If there are not so many rows.
@@ -96,12 +97,12 @@ impl Hierarchy {
         }
     }
 
-    /// All rows: each before those below it, the rows below one by rising key.
+    /// Returns all rows: each before the rows below it, and the rows below one row by rising key.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = HierarchyRow> + '_ {
         (0..self.len()).map(|row| self.row(row))
     }
 
-    /// What a row counts, by rising event; events of which it counts nothing are left out.
+    /// Returns the counts of a row, by rising event. Events without counts in this row are left out.
     pub fn cells(&self, row: usize) -> impl Iterator<Item = HierarchyCell> + '_ {
         self.range(row).map(|cell| HierarchyCell {
             event: self.event(cell),
@@ -110,13 +111,13 @@ impl Hierarchy {
         })
     }
 
-    /// What a row counts of the event with this place among those asked for.
+    /// Returns the counts of a row for the event with this index among the events asked for.
     pub fn count(&self, row: usize, event: usize) -> SelfAndTotal {
         self.find(row, event)
             .map_or_else(SelfAndTotal::default, |cell| self.count_of(cell))
     }
 
-    /// What a row's `own` stands for and its error; zero unless estimates were asked for.
+    /// Returns the estimated number of events of a row's `own`, with its error; zero unless estimates were asked for.
     pub fn estimate(&self, row: usize, event: usize) -> Estimate {
         self.find(row, event)
             .and_then(|cell| self.estimates.get(cell).copied())

@@ -3,23 +3,23 @@
 use crate::profile::Profile;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// Into which slices time is cut.
+/// The way in which time is cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slices {
-    /// So many of equal width.
+    /// This number of slices of equal width.
     Number(NonZeroU32),
-    /// As many as there are of so many nanoseconds.
+    /// Slices of this width in nanoseconds, as many as are needed.
     Width(NonZeroU64),
 }
 
 /// Slices of equal width, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSlices {
-    /// Where the first one begins, in nanoseconds since the recording's first sample.
+    /// The start of the first slice, in nanoseconds since the recording's first sample.
     pub start: u64,
-    /// Nanoseconds of each.
+    /// The width of each slice, in nanoseconds.
     pub width: NonZeroU64,
-    /// How many there are.
+    /// The number of slices.
     pub number: u32,
 }
 
@@ -37,7 +37,7 @@ impl TimeSlices {
     /// The key of samples without a time.
     pub const TIMELESS: u32 = u32::MAX;
 
-    /// The slice of a time. Times outside of all slices belong to the first or the last one.
+    /// Returns the slice of a time. Times outside of all slices belong to the first or the last slice.
     #[inline]
     pub fn of(&self, elapsed: Option<u64>) -> u32 {
         let Some(elapsed) = elapsed else {
@@ -49,7 +49,8 @@ impl TimeSlices {
             .min(self.number.saturating_sub(1))
     }
 
-    /// When a slice begins and ends, in nanoseconds since the recording's first sample; the end is not within.
+    /// Returns the start and the end of a slice, in nanoseconds since the recording's first sample. The end is not
+    /// included.
     pub fn span(&self, slice: u32) -> (u64, u64) {
         let at = |slice: u64| {
             self.start
@@ -60,8 +61,9 @@ impl TimeSlices {
 }
 
 impl Profile {
-    /// Slices that hold all counted samples. The first one begins with the first sample or, in a selection of a span
-    /// of time, with that; so may the last one end. `None` without [`crate::LoadPlan::log`] or samples.
+    /// Returns slices that hold all counted samples. The first one begins with the recording's first sample or, in a
+    /// selection of a span of time, with the span. In such a selection the last one may end with the span. `None`
+    /// without [`crate::LoadPlan::log`] or samples.
     pub fn time_slices(&self, slices: Slices) -> Option<TimeSlices> {
         let mut ends: Option<(u64, u64)> = None;
         for event in &self.events {
@@ -77,7 +79,7 @@ impl Profile {
         let span = self.events.first()?.counts.span();
         let start = span.0.unwrap_or(0).min(first);
         let last = span.1.map_or(last, |end| (end - 1).max(last));
-        // The last nanosecond is within.
+        // The last nanosecond is included.
         let length = u128::from(last - start) + 1;
         let least = length.div_ceil(u128::from(u32::MAX - 1));
         let width = match slices {

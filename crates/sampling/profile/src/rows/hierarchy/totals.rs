@@ -1,7 +1,7 @@
-//! Totals: what was counted at a row's places or anything they called, each sample once.
+//! Totals: the counts at a row's places or anything they called, each sample once.
 //!
-//! A row's total is a sum over samples, so these are cut into pieces that are walked at the same time, each by itself.
-//! Within a piece samples are in the order of their stacks, so that each stack is entered and left once.
+//! A row's total is a sum over samples, so the samples are cut into pieces that threads walk at the same time. Within a
+//! piece, samples are in the order of their stacks, so that each stack is entered and left once.
 
 use super::keys::Keys;
 use super::{Growing, Hit, Hits, Scratch};
@@ -11,7 +11,7 @@ use crate::stacks::call_stacks::{StackId, Stacks};
 use crate::stacks::frames::FrameId;
 use rayon::prelude::*;
 
-/// All stacks in an order in which each is followed at once by all that it calls.
+/// All stacks in an order in which each stack is directly followed by all its callees.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     /// By stack: its place in the order.
@@ -24,12 +24,12 @@ impl Order {
     pub(crate) fn of(stacks: &Stacks) -> Order {
         let length = stacks.len();
         let id = |index: usize| StackId::try_from(index).unwrap_or(StackId::MAX);
-        // How many stacks there are below each, itself included: callers have smaller ids.
+        // The number of stacks below each stack, itself included. Callers have smaller ids.
         let mut sizes = vec![1_u32; length];
         for index in (1..length).rev() {
             sizes[stacks.get(id(index)).parent as usize] += sizes[index];
         }
-        // Each takes its place after its caller and those below its caller that came before.
+        // Each stack takes its place after its caller and after the earlier stacks below the same caller.
         let mut places = vec![0_u32; length];
         let mut next = vec![1_u32; length];
         let mut nodes = vec![(0, FrameId::MAX); length];
@@ -46,7 +46,8 @@ impl Order {
     }
 }
 
-/// Adds the totals of one event on all levels from the first one of places on. Without an order places are frames.
+/// Adds the totals of one event, on all levels from the first level of places on. Without an order, the places of hits
+/// are frames.
 pub(super) fn add(
     names: &Names,
     keys: &Keys,
@@ -94,8 +95,8 @@ pub(super) fn add(
     }
 }
 
-/// Adds what was counted at a branch to its `row` on the last level, and what was counted at those above it to theirs,
-/// once.
+/// Adds the count of a branch to its `row` on the last level, and the counts of the branches above it to the rows
+/// above. Each count in `above` is taken only once.
 fn add_to_rows(
     keys: &Keys,
     growing: &Growing,
@@ -122,49 +123,49 @@ fn add_to_rows(
     }
 }
 
-/// So many pieces of the samples for each thread, since some take longer than others.
+/// The number of pieces of the samples for each thread, since some pieces take longer than others.
 const PIECES_OF_THREAD: usize = 4;
-/// No piece is smaller.
+/// The least number of samples in a piece.
 const LEAST_PIECE: usize = 1 << 12;
 
-/// Samples of a group at a place: of a stack its place in the order, else a frame.
+/// The samples of a group at a place: the place of their stack in the order, or their frame.
 struct Placed {
     group: u32,
     place: u32,
     count: Count,
 }
 
-/// What was counted at or below branches by some samples of a group.
+/// The counts at or below branches, for some samples of a group.
 struct GroupSums {
     group: u32,
-    /// Of branches on the last level of places.
+    /// Counts of branches on the last level of places.
     ends: Vec<(u32, Count)>,
-    /// Of those above them.
+    /// Counts of the branches above them.
     above: Vec<(u32, Count)>,
 }
 
-/// A stack on the way to a sample, and what was counted there so far.
+/// A stack on the path to a sample, and the counts there so far.
 #[derive(Clone, Copy)]
 struct Step {
     place: u32,
     frame: FrameId,
     own: Count,
-    /// There or in what it called.
+    /// The counts at the stack or its callees.
     all: Count,
 }
 
-/// The way from the outermost caller to a sample.
+/// The path from the outermost caller to a sample.
 struct Path<'a> {
     names: &'a Names,
     keys: &'a Keys,
     order: Option<&'a Order>,
-    /// The first one is no stack.
+    /// The stacks on the path. The first entry is no stack.
     steps: Vec<Step>,
-    /// Room for stacks that are yet to be entered.
+    /// Room for the places of stacks that are yet to be entered.
     ahead: Vec<u32>,
-    /// By branch: how often it is on the way.
+    /// By branch: the number of times that it is on the path.
     active: Vec<u32>,
-    /// By branch: what was counted.
+    /// By branch: its count.
     sums: Vec<Count>,
     ends: Vec<u32>,
     above: Vec<u32>,
@@ -190,7 +191,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// What samples of one group count, which are in the order of their places.
+    /// Returns the counts of samples of one group, which are in the order of their places.
     fn walk(&mut self, hits: &[Placed]) -> GroupSums {
         match self.order {
             None => {
@@ -225,11 +226,11 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Leaves the stacks that are no callers of the one at `place`, and enters those that are.
+    /// Leaves the stacks that are not callers of the stack at `place`, and enters the stacks that are.
     fn go_to(&mut self, place: u32, order: &Order) {
         let mut at = place;
         loop {
-            // Callers come before what they call, and all that one calls together.
+            // Callers come before their callees, and all callees of a stack follow each other.
             let last = self.steps.last().map_or(0, |step| step.place);
             while at > last {
                 self.ahead.push(at);
@@ -253,8 +254,8 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The branches that a frame puts on the way which the last step goes on with: its own, or, where these depend on
-    /// what it calls, those of the last step, which calls it.
+    /// Returns the branches that entering `frame` puts on the path. They are the frame's own or, where branches depend
+    /// on callees, those of the last step, which has now called `frame`.
     fn branches(&self, frame: FrameId) -> &'a [u32] {
         if !self.keys.of_context() {
             return self.keys.leaf(frame);
@@ -282,7 +283,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Puts branches on the way.
+    /// Puts branches on the path.
     fn enter(&mut self, branches: &[u32]) {
         for branch in branches {
             let mut at = *branch;
@@ -293,8 +294,9 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Takes branches off the way, the innermost one given first, and adds what was counted there or below to those
-    /// that are not on it any more: a caller with the same keys counts it too.
+    /// Takes branches off the path; the innermost one comes first. Adds the count to each branch that is not on the
+    /// path any more. A branch that is still on the path belongs to a caller with the same keys, which counts the
+    /// samples later.
     fn leave(&mut self, branches: &[u32], weight: Count) {
         for branch in branches {
             let mut at = *branch;

@@ -1,7 +1,7 @@
 //! Samples that are unwound and counted together.
 
 use super::{MemoryState, Splitting, UnwindCounts};
-use crate::loading::load::SampledTask;
+use crate::loading::identify::SampledTask;
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::record::{Misc, RawRecord, RecordType, Sample};
 use dioptra_perfrecords::{ByteOrder, U64s};
@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Entries from here on are no addresses but marks (`PERF_CONTEXT_MAX` in `linux/perf_event.h`).
+/// Entries from this value on are marks, not addresses (`PERF_CONTEXT_MAX` in `linux/perf_event.h`).
 const FIRST_MARK: u64 = -4095_i64 as u64;
-/// `PERF_CONTEXT_USER`: what follows are addresses of the program.
+/// `PERF_CONTEXT_USER`: the entries after it are addresses of the program.
 const USER: u64 = -512_i64 as u64;
 /// `PERF_SAMPLE_REGS_ABI_64`.
 const ABI_64: u64 = 2;
@@ -21,7 +21,7 @@ const ABI_64: u64 = 2;
 enum Body<'d> {
     /// In the recording's file.
     Lasting(&'d [u8]),
-    /// A place among the batch's copies.
+    /// A range of the batch's copies.
     Copied(Range<usize>),
 }
 
@@ -31,7 +31,7 @@ struct Waiting<'d> {
     misc: Misc,
     body: Body<'d>,
     memory: Arc<MemoryState>,
-    /// Where its chain stands among the batch's chains, if its stack was copied.
+    /// The range of its chain in the batch's chains, if its stack was copied.
     chain: Option<Range<usize>>,
 }
 
@@ -40,11 +40,11 @@ struct Waiting<'d> {
 pub(crate) struct Batch<'d> {
     samples: Vec<Waiting<'d>>,
     copies: Vec<u8>,
-    /// Of all samples.
+    /// The size of all samples, in bytes.
     bytes: usize,
-    /// Mappings of the states of memory, each counted where it comes up.
+    /// The number of mappings in the states of memory. A state counts again wherever consecutive samples change to it.
     mappings: usize,
-    /// What was found out: chains as bytes of this machine's order, one behind the other.
+    /// The chains that unwinding found, as bytes in this machine's order, one after the other.
     chains: Vec<u8>,
     counts: UnwindCounts,
 }
@@ -60,7 +60,7 @@ impl<'d> Batch<'d> {
             || self.mappings >= splitting.mappings
     }
 
-    /// Takes a sample in; its bytes are copied unless they are `lasting`.
+    /// Adds a sample. Its bytes are copied unless they are `lasting`.
     pub(super) fn push(
         &mut self,
         task: SampledTask,
@@ -95,7 +95,7 @@ impl<'d> Batch<'d> {
         });
     }
 
-    /// Unwinds all stacks. Each result depends on its sample only, not on what `cache` knows.
+    /// Unwinds all stacks. Each result depends only on its sample, not on the contents of the cache.
     pub(super) fn unwind(
         &mut self,
         data: &PerfData,
@@ -116,7 +116,7 @@ impl<'d> Batch<'d> {
             };
             let counts = &mut self.counts;
             let chains = &mut self.chains;
-            // Tables and stacks may be anything. Should a crate that reads them give up, one sample has no callers.
+            // Tables and stacks may hold anything. If a crate that reads them panics, one sample has no callers.
             let end = catch_unwind(AssertUnwindSafe(|| {
                 find_callers(&parsed, memory, machine, work)
             }))
@@ -145,7 +145,8 @@ impl<'d> Batch<'d> {
         }
     }
 
-    /// The samples as they came: whose each is, its record, its process's memory, and the chain that its stack tells.
+    /// Returns the samples in their order: the task, the record, the memory of the process, and the chain that
+    /// unwinding found.
     pub(crate) fn samples(
         &self,
     ) -> impl Iterator<Item = (SampledTask, RawRecord<'_>, &MemoryState, Option<U64s<'_>>)> {
@@ -161,7 +162,7 @@ impl<'d> Batch<'d> {
         self.counts
     }
 
-    /// Empties it; what memory it has, it keeps.
+    /// Empties the batch, but keeps its allocated memory.
     pub(super) fn clear(&mut self) {
         self.samples.clear();
         self.copies.clear();
@@ -189,23 +190,23 @@ fn record(misc: Misc, body: &[u8]) -> RawRecord<'_> {
     }
 }
 
-/// What a thread needs to unwind.
+/// The state that a thread needs to unwind.
 #[derive(Default)]
 pub(super) struct Work {
     cache: UnwindCache,
-    /// Of the last stack, innermost first.
+    /// The frames of the last stack, innermost first.
     frames: Vec<u64>,
 }
 
 enum Outcome {
-    /// There are no user registers: the recorded chain is all there is.
+    /// There are no user registers, so only the recorded chain remains.
     NoStack,
-    /// Registers of a machine that is not known.
+    /// The registers belong to an unknown machine.
     NotTried,
     Ended(StackEnd),
 }
 
-/// Finds the program's callers in a sample's copy of the stack, into `work.frames`.
+/// Finds the program's callers in a sample's copy of the stack, and stores them in `work.frames`.
 fn find_callers(
     sample: &Sample<'_>,
     memory: &MemoryState,
@@ -225,7 +226,7 @@ fn find_callers(
     Outcome::Ended(space.unwind(&start, stack.bytes, &mut work.cache, &mut work.frames))
 }
 
-/// Adds a chain: the kernel's part as recorded, then the program's callers.
+/// Appends a chain: the kernel's part as recorded, then the program's callers.
 fn push_chain(chains: &mut Vec<u8>, recorded: Option<U64s<'_>>, frames: &[u64]) {
     let mut push = |address: u64| chains.extend_from_slice(&address.to_ne_bytes());
     let recorded = recorded.iter().flat_map(U64s::iter);
@@ -234,7 +235,7 @@ fn push_chain(chains: &mut Vec<u8>, recorded: Option<U64s<'_>>, frames: &[u64]) 
     }
     push(USER);
     for (index, address) in frames.iter().enumerate() {
-        // A return address is behind the call, perhaps in the next function: the call itself is what is meant.
+        // A return address lies behind the call, perhaps in the next function. The chain needs the call itself.
         let address = address.wrapping_sub(u64::from(index > 0));
         if address < FIRST_MARK {
             push(address);

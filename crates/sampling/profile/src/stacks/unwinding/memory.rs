@@ -1,4 +1,4 @@
-//! What a process has mapped at one time, unchanged, as samples that wait need it.
+//! Unchanging states of processes' mappings, for samples that wait to be unwound.
 
 use crate::processes::address_space::{Mapping, Space};
 use crate::processes::modules::{ModuleId, Modules};
@@ -8,20 +8,20 @@ use dioptra_symbols::{
 };
 use std::sync::Arc;
 
-/// One state of a process's mappings. Making one costs a few words for each mapping: tables belong to modules, and what
-/// unwinding learned from them stays good.
+/// One state of a process's mappings. Making a state costs a few words for each mapping. Unwind tables belong to
+/// modules, so what was read of them stays valid for all states.
 #[derive(Debug)]
 pub(crate) struct MemoryState {
-    /// Which state of which process it is.
+    /// The number of the state among the states of its process.
     pub version: u64,
-    /// Sorted, without overlaps.
+    /// The mappings, sorted and without overlaps.
     mappings: Vec<Mapping>,
-    /// `None` where the machine is not known.
+    /// The address space for unwinding; `None` where the machine is not known.
     pub space: Option<AddressSpace>,
 }
 
 impl MemoryState {
-    /// The frame of an address in one of the mappings.
+    /// Returns the frame of an address in one of the mappings.
     pub(crate) fn frame(&self, address: u64) -> Option<Frame> {
         let index = self
             .mappings
@@ -33,7 +33,7 @@ impl MemoryState {
         })
     }
 
-    /// How many mappings there are.
+    /// Returns the number of mappings.
     pub(super) fn len(&self) -> usize {
         self.mappings.len()
     }
@@ -59,7 +59,7 @@ impl Memories {
         }
     }
 
-    /// The state of a process that `version` names, with the mappings of `space`.
+    /// Returns the state of a process that `version` names, with the mappings of `space`.
     pub(super) fn state(
         &mut self,
         process: usize,

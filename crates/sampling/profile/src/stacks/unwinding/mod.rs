@@ -1,8 +1,8 @@
 //! Callers found from copies of user stacks, on all CPUs.
 //!
-//! Samples are gathered in batches; threads unwind them, each batch on one of them; the reader takes them back in the
-//! order of the file. What a stack leads to depends on nothing but its sample and the mappings of its process at that
-//! time, which a batch holds unchanged: so the result is the same, whoever unwinds and in whatever batches.
+//! The reader gathers samples in batches. Each batch is unwound by one thread, and the reader takes the batches back in
+//! the order of the file. The result for a stack depends only on its sample and on the mappings of its process at that
+//! time, which the batch holds unchanged. The result is therefore the same for any threads and any batches.
 //!
 //! ```text
 //!   reader: read, gather ──► batch ──► threads: unwind ──► batch ──► reader: count
@@ -17,7 +17,7 @@ mod tests;
 pub(crate) use batch::Batch;
 pub(crate) use memory::MemoryState;
 
-use crate::loading::load::SampledTask;
+use crate::loading::identify::SampledTask;
 use crate::processes::address_space::Space;
 use crate::processes::modules::Modules;
 use dioptra_perfdata::PerfData;
@@ -27,24 +27,24 @@ use memory::Memories;
 use pool::Pool;
 use std::thread::{self, Scope};
 
-/// How unwinding went, in samples.
+/// The outcomes of unwinding, in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnwindCounts {
-    /// Up to the outermost function.
+    /// Samples unwound up to the outermost function.
     pub complete: u64,
-    /// The rest of the stack was not recorded.
+    /// Samples whose recorded stack ended before the outermost function.
     pub cut: u64,
-    /// Stopped in code without unwind tables.
+    /// Samples whose unwinding stopped in code without unwind tables.
     pub no_table: u64,
-    /// Led to what is no stack, or deeper than is kept.
+    /// Samples whose unwinding led to something that is no stack, or deeper than is kept.
     pub broken: u64,
-    /// Not tried: registers of a program of 32 bits or of a machine that is not known.
+    /// Samples that were not unwound: their registers belong to a program of 32 bits or to an unknown machine.
     pub not_tried: u64,
 }
 
 impl UnwindCounts {
-    /// Samples whose callers are not all there.
+    /// Returns the number of samples without all their callers.
     pub fn incomplete(&self) -> u64 {
         self.cut + self.no_table + self.broken + self.not_tried
     }
@@ -58,28 +58,28 @@ impl UnwindCounts {
     }
 }
 
-/// How samples are spread over threads; decides about speed and memory, not about the result.
+/// The distribution of samples over threads. It affects speed and memory, not the result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Splitting {
-    /// Threads that unwind, beside the one that reads and counts; without any, that one does it all.
+    /// Threads that unwind, beside the thread that reads and counts. Without any, that thread unwinds too.
     pub threads: usize,
-    /// Samples of a batch.
+    /// The number of samples in a full batch.
     pub samples: usize,
-    /// Bytes of a batch's samples, before the last one.
+    /// Bytes of a batch's samples, before the last sample.
     pub bytes: usize,
-    /// Mappings in a batch's states of memory, before the last one.
+    /// Mappings in a batch's states of memory, before the last state.
     pub mappings: usize,
-    /// Batches that are gathered, but not counted yet.
+    /// The largest number of batches that were gathered and not counted yet.
     pub batches: usize,
 }
 
 impl Splitting {
-    /// More threads than this one reader could not feed.
+    /// The largest useful number of threads. One reader could not feed more.
     const MOST_THREADS: usize = 8;
-    /// Bytes of samples that wait: of a mapped file, so much is kept in memory behind what was read.
+    /// Bytes of waiting samples. This much of a mapped file stays in memory behind the reader's position.
     const WAITING: usize = PerfData::LASTING_IN_MEMORY;
 
-    /// A batch is worth about a millisecond.
+    /// Returns the distribution for this machine's CPUs. A batch takes about a millisecond.
     pub(crate) fn for_this_machine() -> Self {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let threads = match cpus {
@@ -90,7 +90,7 @@ impl Splitting {
         Splitting {
             threads,
             samples: 128,
-            // Beside those that are on their way, one is gathered and one counted.
+            // Beside the batches in the pool, one is being gathered and one is being counted.
             bytes: Self::WAITING / (batches + 2),
             mappings: 1 << 14,
             batches,
@@ -104,7 +104,7 @@ pub(crate) struct Unwinding<'d> {
     splitting: Splitting,
     memories: Memories,
     gathered: Batch<'d>,
-    /// Batches to be filled again, for their memory.
+    /// Emptied batches, kept for their memory.
     spare: Vec<Batch<'d>>,
     pool: Pool<'d>,
     pub(crate) counts: UnwindCounts,
@@ -120,7 +120,7 @@ impl<'d> Unwinding<'d> {
     where
         'd: 's,
     {
-        // The machine as `uname -m` names the recorded one.
+        // The recording names its machine as `uname -m` does.
         let machine = match data.features().arch.as_deref() {
             Some(name) => UnwindMachine::of_name(name),
             None => UnwindMachine::native(),
@@ -136,7 +136,7 @@ impl<'d> Unwinding<'d> {
         }
     }
 
-    /// Takes a sample in, and has its stack unwound if `unwind` says so. `space` is what its process has mapped, in the
+    /// Adds a sample, and has its stack unwound if `unwind` is set. `space` holds the mappings of its process, in the
     /// state that `version` names.
     pub(crate) fn push(
         &mut self,
@@ -161,7 +161,7 @@ impl<'d> Unwinding<'d> {
         self.pool.send(std::mem::replace(&mut self.gathered, next));
     }
 
-    /// The next batch to count, in the order of the file, if as many are on their way as may be.
+    /// Returns the next batch to count, in the order of the file, if the pool holds as many batches as it may.
     pub(crate) fn next(&mut self) -> Option<Batch<'d>> {
         if self.pool.len() < self.splitting.batches {
             return None;
@@ -169,7 +169,8 @@ impl<'d> Unwinding<'d> {
         self.pool.receive()
     }
 
-    /// The next batch to count when no more samples come, or before what they were taken in changes.
+    /// Returns the next batch to count, without waiting for more samples. It is called at the end of the recording, and
+    /// before the state changes in which samples were gathered.
     pub(crate) fn last(&mut self) -> Option<Batch<'d>> {
         if !self.gathered.is_empty() {
             self.send();
@@ -184,7 +185,7 @@ impl<'d> Unwinding<'d> {
         self.spare.push(batch);
     }
 
-    /// What is worth telling about the modules that were met.
+    /// Returns the notes about the modules that unwinding used.
     pub(crate) fn notes(&self) -> Vec<Note> {
         self.memories.notes()
     }

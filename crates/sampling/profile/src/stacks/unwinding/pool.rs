@@ -8,19 +8,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
-/// A batch and its place in the order of all.
+/// A batch and its number in the order of sending.
 type Numbered<'d> = (u64, Batch<'d>);
 
-/// Threads that unwind batches, and give them back in the order in which they got them.
+/// Threads that unwind batches, and return them in the order in which they got them.
 pub(super) struct Pool<'d> {
-    /// To the threads. They end when this does.
+    /// The channel to the threads. The threads end when it is dropped.
     to_do: Sender<Numbered<'d>>,
     done: Receiver<Numbered<'d>>,
-    /// What the reader does itself, where there are no threads.
+    /// The reader's own state for unwinding, where there are no threads.
     alone: Option<Alone<'d>>,
-    /// Batches that were sent, oldest first; those that are done are here.
+    /// Batches that were sent and not received, oldest first; `None` where the batch is not done yet.
     sent: VecDeque<Option<Batch<'d>>>,
-    /// The number of the first of them.
+    /// The number of the oldest batch in `sent`.
     first: u64,
 }
 
@@ -60,7 +60,7 @@ impl<'d> Pool<'d> {
                 }
             };
             let thread = Builder::new().name("unwind".into());
-            // A system that allows no more threads gets along with fewer.
+            // On a system that allows no more threads, the pool uses fewer.
             started += usize::from(thread.spawn_scoped(scope, run).is_ok());
         }
         Pool {
@@ -76,7 +76,7 @@ impl<'d> Pool<'d> {
         }
     }
 
-    /// Has a batch unwound.
+    /// Sends a batch to be unwound.
     pub(super) fn send(&mut self, mut batch: Batch<'d>) {
         if let Some(alone) = &mut self.alone {
             batch.unwind(alone.data, alone.machine, &mut alone.work);
@@ -90,12 +90,12 @@ impl<'d> Pool<'d> {
         }
     }
 
-    /// How many batches were sent and not received.
+    /// Returns the number of batches that were sent and not received.
     pub(super) fn len(&self) -> usize {
         self.sent.len()
     }
 
-    /// The oldest batch that was sent, once it is done.
+    /// Waits for the oldest batch that was sent, and returns it; `None` where none was sent.
     pub(super) fn receive(&mut self) -> Option<Batch<'d>> {
         loop {
             match self.sent.front_mut() {
@@ -118,7 +118,7 @@ impl<'d> Pool<'d> {
     }
 }
 
-/// The threads catch what goes wrong in a batch: they don't end while the pool is there.
+/// Panics because all threads ended early. They catch panics within a batch, so they do not end while the pool exists.
 fn lost() -> ! {
     unreachable!("the threads that unwind stacks ended before their work")
 }

@@ -1,4 +1,4 @@
-//! The same result, however samples are split.
+//! Checks that results do not depend on the splitting of samples into batches and threads.
 
 use super::{Splitting, UnwindCounts};
 use crate::loading::load::LoadOptions;
@@ -10,7 +10,7 @@ use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Wr
 use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use std::io::Cursor;
 
-/// A small generator, so that every run is the same.
+/// A small generator of random numbers, so that every run is the same.
 struct Random(u64);
 
 impl Random {
@@ -49,8 +49,8 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     [&head.concat(), body].concat()
 }
 
-/// Processes that map this test's own file and the C library again and again at other places, fork, run something else,
-/// end; and samples with stacks of addresses within.
+/// Makes a recording. Its processes map this test's own file and the C library again and again at other places, fork,
+/// exec and end. Its samples have stacks of addresses within these mappings.
 fn recording(seed: u64, compressed: bool) -> PerfData {
     let mut random = Random(seed);
     let attr = Attr {
@@ -123,7 +123,7 @@ fn recording(seed: u64, compressed: bool) -> PerfData {
                 let body = [words(&[two(pid, pid)]), b"another\0".to_vec(), trailer].concat();
                 record(3, 1 << 13, &body)
             }
-            // Code of the kernel that was made while it ran.
+            // Code that the kernel made at run time.
             4 => {
                 let start = 0xffff_ffff_c000_0000 + (random.below(16) << 12);
                 let head = words(&[start]);
@@ -167,7 +167,7 @@ fn recording(seed: u64, compressed: bool) -> PerfData {
     PerfData::from_bytes(file.into_inner()).unwrap()
 }
 
-/// Everything that samples leave behind.
+/// The parts of a profile that depend on samples: frames, stacks, events, counts of unwinding, and unmapped samples.
 type Result = (Vec<Frame>, Vec<StackNode>, String, UnwindCounts, u64);
 
 fn load(data: &PerfData, splitting: Splitting, filter: SampleFilter) -> Result {

@@ -1,14 +1,15 @@
 //! Unwind tables of pools: unwinders and debuggers see through thunks and hooks as through any function.
 //!
-//! While a traced function runs, its return address is one in its thunk. The thunk's frame says where the real one is: in the
-//! entry of a shadow stack whose slot is that of the call ([`caller`]). The function's frame and the thunk's, which takes
-//! no room on the stack, are told apart by their addresses (CFA): the function's is `S + 8`, the thunk's `S + 9`, and the stack
-//! pointer is restored as one less.
+//! While a traced function runs, its return address leads into its thunk. The thunk's frame finds the real one in the
+//! entry of a shadow stack whose slot is that of the call ([`caller`]).
+//!
+//! Unwinders tell frames apart by their addresses (CFA). The function's CFA is `S + 8`. The thunk's frame takes no room
+//! on the stack, so its CFA is `S + 9`, and the stack pointer is restored as one less.
 
 use super::encode::FILL;
 use super::hot::Hook;
 use super::thunk::THUNK_SIZE;
-use crate::pools::unwinding::{Frames, UnwindTables, Wanted, caller, thunks_entry};
+use crate::pools::unwinding::{CallerValue, Frames, UnwindTables, caller, thunks_entry};
 use dioptra_tracelayout::message::RuntimeAddresses;
 
 const ADVANCE: u8 = 0x40;
@@ -28,24 +29,25 @@ const SP: u8 = 31;
 const MINUS: u8 = 0x1c;
 const LIT0: u8 = 0x30;
 
-/// What is described.
+/// The addresses of the parts of a pool that the tables describe.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
-    /// Where the frames will lie.
+    /// The address at which `.eh_frame` will lie.
     pub frames: u64,
-    /// Where the header will lie, near them.
+    /// The address at which `.eh_frame_hdr` will lie, near `.eh_frame`.
     pub header: u64,
-    /// The hooks.
+    /// The hooks' code.
     pub hooks: &'a [Hook],
-    /// The first thunk's address, and their number.
+    /// The address of the first thunk, and the number of thunks.
     pub thunks: (u64, u64),
-    /// Displaced code: from, to. It is described as if it were at a function's first instruction.
+    /// The first address of displaced code, and the first address behind it. The code is described as if it were at a
+    /// function's first instruction.
     pub displaced: (u64, u64),
-    /// Of the runtime.
+    /// The addresses in the traced process that the tables refer to.
     pub runtime: RuntimeAddresses,
 }
 
-/// Describes a pool.
+/// Returns the unwind tables of a pool.
 pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     let mut frames = Frames::new(layout.frames);
     // Version 1, pointers relative to their place, code in bytes, data in -8, return address in x30.
@@ -54,8 +56,8 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
         &[1, b'z', b'R', 0, 1, 0x78, RA, 1, 0x1b, DEF_CFA, SP, 0],
     );
     let mut thunk = thunks_entry(RA, layout.runtime.personality);
-    // A return address of 0 is the end of all frames.
-    let expression = caller(&layout.runtime, Wanted::ReturnAddress, None, &[LIT0]);
+    // A call that no thread knows gets the return address 0, which is the end of all frames.
+    let expression = caller(&layout.runtime, CallerValue::ReturnAddress, None, &[LIT0]);
     thunk.extend([DEF_CFA, SP, 1, VAL_EXPRESSION, RA]);
     thunk.extend([
         expression.len() as u8 & 0x7f | 0x80,
@@ -83,8 +85,8 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             start,
             THUNK_SIZE,
             &[
-                // The return address is where calls leave it, then kept in x17. (libgcc's `restore` does not restore what
-                // the common entry says.)
+                // The return address is in x30, where calls leave it, and then in x17. (The state is remembered because
+                // libgcc's `restore` does not restore the rules of the common entry.)
                 REMEMBER_STATE,
                 DEF_CFA,
                 SP,
@@ -98,7 +100,7 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
                 IN_REGISTER,
                 RA,
                 X17,
-                // In the body and the hook of the exit, as the common entry says.
+                // In the body and in the hook of the exit, the rules of the common entry hold.
                 ADVANCE | 4,
                 RESTORE_STATE,
                 DEF_CFA,
@@ -127,7 +129,7 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     frames.finish(layout.header)
 }
 
-/// Fills code up to a multiple of so many bytes.
+/// Appends `FILL` until the size of the code is a multiple of `align` bytes.
 pub fn fill(code: &mut Vec<u8>, align: usize) {
     while !code.len().is_multiple_of(align) {
         code.extend(FILL.to_le_bytes());

@@ -9,7 +9,7 @@ use object::{Object, ObjectSection};
 use std::collections::HashMap;
 
 const STACK_POINTER: Register = Register(31);
-/// Whether the return address is signed: no register.
+/// The pseudo-register that says whether the return address is signed.
 const SIGNED: Register = Register(34);
 
 /// A function, or a part of one.
@@ -26,13 +26,13 @@ pub struct Described {
 }
 
 impl Described {
-    /// Whether an address is one of its.
+    /// Returns whether an address lies in the function.
     pub fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
 }
 
-/// The functions, by address.
+/// Returns the functions that the unwind tables of an image describe, sorted by address.
 pub fn described(image: &Image<'_>) -> Vec<Described> {
     let mut all = Vec::new();
     let Some(section) = image.elf.section_by_name(".eh_frame") else {
@@ -86,7 +86,7 @@ pub fn described(image: &Image<'_>) -> Vec<Described> {
                     let saves_nothing = row.registers().all(|(register, _)| *register == SIGNED);
                     function.entry = is_at_start && saves_nothing;
                 }
-                // Only functions that resume after exceptions save the registers that results are returned in.
+                // Only functions that resume after exceptions save the registers that hold results.
                 function.special |= row.registers().any(|(register, _)| register.0 < 4);
             }
         }

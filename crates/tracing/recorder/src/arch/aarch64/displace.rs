@@ -5,40 +5,40 @@ use super::encode::{
 };
 use crate::analysis::refusal::Refused;
 
-/// Instructions that will be moved: one, or `paciasp` and the one behind it.
+/// Instructions that will be moved: one, or a `paciasp` or `pacibsp` and the instruction behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prologue {
-    /// Where they were.
+    /// The address of the first instruction.
     address: u64,
     words: Vec<u32>,
 }
 
-/// What an instruction does that depends on where it is.
+/// The way in which an instruction depends on its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
-    /// It may be anywhere.
+    /// Means the same at any address.
     Anywhere,
-    /// It may be anywhere, and nothing follows it.
+    /// Means the same at any address, and the next instruction does not follow.
     Ends,
-    /// It makes this number in a register.
+    /// Puts this number in a register.
     Makes(Register, u64),
-    /// It loads from this address.
+    /// Loads from this address.
     Loads(u64),
-    /// It jumps there.
+    /// Jumps to this address.
     Jumps(u64),
-    /// It calls what is there.
+    /// Calls the function at this address.
     Calls(u64),
-    /// It calls what a register says.
+    /// Calls the function whose address is in this register.
     CallsRegister(Register),
-    /// It jumps there, or goes on.
+    /// Branches to this address on a condition.
     Branches(u64),
-    /// It can't be moved.
+    /// Can't be moved.
     Unknown,
 }
 
-/// What the instruction at an address is.
+/// Returns the way in which the instruction at an address depends on that address.
 pub fn instruction(word: u32, address: u64) -> Instruction {
-    /// A number of so many bits from bit `at` on.
+    /// Returns the signed number of `bits` bits that begins at bit `at`.
     fn number(word: u32, at: u32, bits: u32) -> i64 {
         let number = i64::from(word >> at) << (64 - bits);
         number >> (64 - bits)
@@ -58,7 +58,7 @@ pub fn instruction(word: u32, address: u64) -> Instruction {
         _ if word & 0x7e00_0000 == 0x3600_0000 => Instruction::Branches(target(5, 14)),
         _ if word & 0x3b00_0000 == 0x1800_0000 => Instruction::Loads(target(5, 19)),
         _ if word & 0xffff_fc1f == 0xd63f_0000 => Instruction::CallsRegister(word >> 5 & 31),
-        // `br`, `ret`, and their kin that authenticate; others of them call.
+        // `br`, `ret`, and their variants that authenticate. The other instructions of this group call.
         _ if word & 0xfe1f_0000 == 0xd61f_0000 => match word >> 21 & 15 {
             0 | 2 | 8 => Instruction::Ends,
             _ => Instruction::Unknown,
@@ -67,7 +67,7 @@ pub fn instruction(word: u32, address: u64) -> Instruction {
     }
 }
 
-/// How many bytes of landing pads a function begins with that can stay where they are.
+/// Returns the size in bytes of a landing pad at a function's start, which can stay where it is; 0 if there is none.
 pub fn landing(word: u32) -> u64 {
     match word {
         BTI_C | BTI_JC => 4,
@@ -75,7 +75,8 @@ pub fn landing(word: u32) -> u64 {
     }
 }
 
-/// What has to be moved for a branch at `address`, of these instructions from there on to the function's end.
+/// Returns the instructions that must be moved for a branch at `address`. `code` holds the instructions from there to
+/// the function's end.
 ///
 /// # Errors
 /// [`Refused`]
@@ -84,7 +85,8 @@ pub fn prologue(code: impl IntoIterator<Item = u32>, address: u64) -> Result<Pro
     let first = code.next().ok_or(Refused::Short)?;
     let mut words = vec![first];
     if matches!(first, PACIASP | PACIBSP) {
-        // Calls may only lead to such an instruction: another of its kind takes its place, and the branch the next one's.
+        // Calls may only lead to a landing pad, as this instruction is. A `bti c` takes its place, and the branch takes
+        // the place of the next instruction.
         words.push(code.next().ok_or(Refused::Short)?);
     }
     let (last, at) = match words.as_slice() {
@@ -106,12 +108,12 @@ pub fn prologue(code: impl IntoIterator<Item = u32>, address: u64) -> Result<Pro
 }
 
 impl Prologue {
-    /// How many bytes they are.
+    /// Returns the size of the instructions in bytes.
     pub fn size(&self) -> u64 {
         4 * self.words.len() as u64
     }
 
-    /// Moves all addresses by the distance at which the module was loaded.
+    /// Returns a copy with all addresses moved by the distance at which the module was loaded.
     pub fn rebase(&self, bias: u64) -> Prologue {
         Prologue {
             address: self.address.wrapping_add(bias),
@@ -119,7 +121,8 @@ impl Prologue {
         }
     }
 
-    /// The instructions for the place `at`, a multiple of 8, with a branch to the rest of the function behind them.
+    /// Returns the code for the place `at`, a multiple of 8: the instructions, and a branch to the rest of the
+    /// function.
     ///
     /// # Errors
     /// [`Refused::Far`]
@@ -158,7 +161,7 @@ impl Prologue {
                     jump(&mut code, to)?;
                     goes_on = false;
                 }
-                // The return address has to be in the function, or unwinders are lost.
+                // The return address has to lie in the function, or unwinders are lost.
                 Instruction::Calls(to) => {
                     constant(&mut code, &mut constants, LR, address + 4);
                     jump(&mut code, to)?;
@@ -193,7 +196,7 @@ impl Prologue {
     }
 }
 
-/// A load of a constant as one from where `x16` leads to; `None` for a mere hint.
+/// Turns a load of a constant into a load from the address in `x16`; returns `None` for a prefetch hint.
 fn load_from_x16(word: u32) -> Option<u32> {
     let code = match (word >> 26 & 1, word >> 30) {
         (0, 0) => 0xb940_0000,
@@ -207,7 +210,7 @@ fn load_from_x16(word: u32) -> Option<u32> {
     Some(code | X16 << 5 | word & 31)
 }
 
-/// A conditional branch, over the next instruction.
+/// Returns a conditional branch with a distance of two instructions, over the next one.
 fn with_distance_of_two(word: u32) -> u32 {
     let bits = if word & 0x7e00_0000 == 0x3600_0000 {
         14

@@ -1,36 +1,36 @@
 //! Instructions of 64-bit Arm, as words, and code under construction.
 
-/// A register: 31 is the stack pointer or zero, as the instruction has it.
+/// The number of a register: 31 is the stack pointer or zero, depending on the instruction.
 pub type Register = u32;
 
 /// The first scratch register between functions, which hooks may change.
 pub const X16: Register = 16;
-/// The second one.
+/// The second scratch register between functions.
 pub const X17: Register = 17;
 /// The link register.
 pub const LR: Register = 30;
 /// The stack pointer.
 pub const SP: Register = 31;
-/// Zero.
+/// The register that reads as zero.
 pub const ZR: Register = 31;
 
 /// `nop`.
 pub const NOP: u32 = 0xd503_201f;
 /// `ret`.
 pub const RET: u32 = 0xd65f_03c0;
-/// `bti c`: where calls may lead.
+/// `bti c`: a landing pad for calls.
 pub const BTI_C: u32 = 0xd503_245f;
-/// `bti jc`.
+/// `bti jc`: a landing pad for calls and jumps.
 pub const BTI_JC: u32 = 0xd503_24df;
-/// `paciasp`: signs the return address, and is where calls may lead.
+/// `paciasp`: signs the return address, and is a landing pad for calls.
 pub const PACIASP: u32 = 0xd503_233f;
-/// `pacibsp`.
+/// `pacibsp`: does the same with the other key.
 pub const PACIBSP: u32 = 0xd503_237f;
 /// `mov x30, x17`.
 pub const RETURN_TO_X17: u32 = 0xaa11_03fe;
 /// `mov x17, x30`.
 pub const KEEP_RETURN: u32 = 0xaa1e_03f1;
-/// What fills gaps: `brk #0`.
+/// The filler of gaps: `brk #0`.
 pub const FILL: u32 = 0xd420_0000;
 
 /// A condition.
@@ -46,135 +46,135 @@ pub enum Condition {
     Ls = 9,
 }
 
-/// The distance of a branch in words, if it fits so many bits.
+/// Returns the distance of a branch in words, if it fits `bits` bits.
 fn words(from: u64, to: u64, bits: u32) -> Option<u32> {
     let distance = to.wrapping_sub(from).cast_signed();
     let fits = distance & 3 == 0 && (distance >> 2) >> (bits - 1) == (distance >> 63);
     fits.then_some((distance >> 2) as u32 & ((1 << bits) - 1))
 }
 
-/// `b` from one address to another.
+/// Encodes `b` from one address to another; `None` if the target is out of reach.
 pub fn b(from: u64, to: u64) -> Option<u32> {
     Some(0x1400_0000 | words(from, to, 26)?)
 }
 
-/// `bl`.
+/// Encodes `bl` from one address to another; `None` if the target is out of reach.
 pub fn bl(from: u64, to: u64) -> Option<u32> {
     Some(0x9400_0000 | words(from, to, 26)?)
 }
 
-/// `br`.
+/// Encodes `br`.
 pub fn br(register: Register) -> u32 {
     0xd61f_0000 | register << 5
 }
 
-/// `ldr` of 64 bits from a place so many bytes ahead.
+/// Encodes `ldr` of 64 bits from a place so many bytes ahead.
 pub fn ldr_ahead(register: Register, bytes: u32) -> u32 {
     0x5800_0000 | (bytes >> 2) << 5 | register
 }
 
-/// `ldr` of 64 bits.
+/// Encodes `ldr` of 64 bits.
 pub fn ldr(register: Register, base: Register, offset: u32) -> u32 {
     0xf940_0000 | (offset >> 3) << 10 | base << 5 | register
 }
 
-/// `str` of 64 bits.
+/// Encodes `str` of 64 bits.
 pub fn str(register: Register, base: Register, offset: u32) -> u32 {
     0xf900_0000 | (offset >> 3) << 10 | base << 5 | register
 }
 
-/// `ldr` of 32 bits.
+/// Encodes `ldr` of 32 bits.
 pub fn ldr_w(register: Register, base: Register, offset: u32) -> u32 {
     0xb940_0000 | (offset >> 2) << 10 | base << 5 | register
 }
 
-/// `stur` of 64 bits, below 256 bytes.
+/// Encodes `stur` of 64 bits at an offset below 256 bytes.
 pub fn stur(register: Register, base: Register, offset: u32) -> u32 {
     0xf800_0000 | offset << 12 | base << 5 | register
 }
 
-/// `stur` of 32 bits, below 256 bytes.
+/// Encodes `stur` of 32 bits at an offset below 256 bytes.
 pub fn stur_w(register: Register, base: Register, offset: u32) -> u32 {
     0xb800_0000 | offset << 12 | base << 5 | register
 }
 
-/// `sturh`, below 256 bytes.
+/// Encodes `sturh` at an offset below 256 bytes.
 pub fn stur_h(register: Register, base: Register, offset: u32) -> u32 {
     0x7800_0000 | offset << 12 | base << 5 | register
 }
 
-/// `stp` of 64 bits each.
+/// Encodes `stp` of two registers of 64 bits.
 pub fn stp(first: Register, second: Register, base: Register, offset: u32) -> u32 {
     0xa900_0000 | (offset >> 3) << 15 | second << 10 | base << 5 | first
 }
 
-/// `ldp` of 64 bits each.
+/// Encodes `ldp` of two registers of 64 bits.
 pub fn ldp(first: Register, second: Register, base: Register, offset: u32) -> u32 {
     0xa940_0000 | (offset >> 3) << 15 | second << 10 | base << 5 | first
 }
 
-/// `stp` below the stack pointer, which goes down by so many bytes before.
+/// Encodes `stp` that first moves the stack pointer down by so many bytes.
 pub fn push(first: Register, second: Register, bytes: u32) -> u32 {
     let down = (bytes >> 3).wrapping_neg() & 0x7f;
     0xa980_0000 | down << 15 | second << 10 | SP << 5 | first
 }
 
-/// `ldp` from the stack pointer, which goes up by so many bytes behind.
+/// Encodes `ldp` that afterwards moves the stack pointer up by so many bytes.
 pub fn pop(first: Register, second: Register, bytes: u32) -> u32 {
     0xa8c0_0000 | (bytes >> 3) << 15 | second << 10 | SP << 5 | first
 }
 
-/// `add` of a number below 4096; register 31 is the stack pointer.
+/// Encodes `add` of a number below 4096; register 31 is the stack pointer.
 pub fn add(to: Register, from: Register, number: u32) -> u32 {
     0x9100_0000 | number << 10 | from << 5 | to
 }
 
-/// `add` of a number below 4096, times 4096.
+/// Encodes `add` of a number below 4096, times 4096.
 pub fn add_pages(to: Register, from: Register, number: u32) -> u32 {
     0x9140_0000 | number << 10 | from << 5 | to
 }
 
-/// `sub` of a number below 4096; register 31 is the stack pointer.
+/// Encodes `sub` of a number below 4096; register 31 is the stack pointer.
 pub fn sub(to: Register, from: Register, number: u32) -> u32 {
     0xd100_0000 | number << 10 | from << 5 | to
 }
 
-/// `sub` of a number below 4096, times 4096.
+/// Encodes `sub` of a number below 4096, times 4096.
 pub fn sub_pages(to: Register, from: Register, number: u32) -> u32 {
     0xd140_0000 | number << 10 | from << 5 | to
 }
 
-/// `sub` of a register.
+/// Encodes `sub` of a register.
 pub fn sub_register(to: Register, from: Register, what: Register) -> u32 {
     0xcb00_0000 | what << 16 | from << 5 | to
 }
 
-/// `cmp` of two registers.
+/// Encodes `cmp` of two registers.
 pub fn cmp(first: Register, second: Register) -> u32 {
     0xeb00_001f | second << 16 | first << 5
 }
 
-/// `lsr` by a number.
+/// Encodes `lsr` by a number.
 pub fn lsr(to: Register, from: Register, by: u32) -> u32 {
     0xd340_fc00 | by << 16 | from << 5 | to
 }
 
-/// The lower bits of a register (`ubfx`), so many.
+/// Encodes `ubfx`, which takes the lower `bits` bits of a register.
 pub fn low_bits(to: Register, from: Register, bits: u32) -> u32 {
     0xd340_0000 | (bits - 1) << 10 | from << 5 | to
 }
 
-/// `orr` with a register shifted left by so many bits.
+/// Encodes `orr` with a register shifted left by so many bits.
 pub fn orr_shifted(to: Register, from: Register, what: Register, by: u32) -> u32 {
     0xaa00_0000 | what << 16 | by << 10 | from << 5 | to
 }
 
-/// `orr` of 32 bits with a register shifted left by one.
+/// Encodes `orr` of 32 bits with a register shifted left by one.
 pub fn orr_twice_w(to: Register, from: Register, what: Register) -> u32 {
     0x2a00_0400 | what << 16 | from << 5 | to
 }
 
-/// `mov` of a number of 32 bits: two instructions.
+/// Encodes `mov` of a number of 32 bits: two instructions.
 pub fn mov_w(to: Register, number: u32) -> [u32; 2] {
     [
         0x5280_0000 | (number & 0xffff) << 5 | to,
@@ -182,12 +182,12 @@ pub fn mov_w(to: Register, number: u32) -> [u32; 2] {
     ]
 }
 
-/// `mov` of a number of 16 bits.
+/// Encodes `mov` of a number of 16 bits.
 pub fn mov(to: Register, number: u32) -> u32 {
     0xd280_0000 | number << 5 | to
 }
 
-/// A jump to an address, wherever that is: four words.
+/// Encodes a jump to an address at any distance: four words.
 pub fn far_jump(target: u64) -> [u32; 4] {
     [
         ldr_ahead(X16, 8),
@@ -197,12 +197,12 @@ pub fn far_jump(target: u64) -> [u32; 4] {
     ]
 }
 
-/// Reads the thread pointer.
+/// Encodes `mrs` of the thread pointer.
 pub fn thread_pointer(to: Register) -> u32 {
     0xd53b_d040 | to
 }
 
-/// Reads the counter of the system's timer.
+/// Encodes `mrs` of the counter of the system's timer.
 pub fn counter(to: Register) -> u32 {
     0xd53b_e040 | to
 }
@@ -211,7 +211,7 @@ pub fn counter(to: Register) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// A branch that waits for its label's place.
+/// A branch whose label may not have a place yet.
 #[derive(Clone, Copy, Debug)]
 enum Branch {
     Always,
@@ -233,18 +233,18 @@ impl Code {
         self.words.extend(words);
     }
 
-    /// How many bytes there are.
+    /// Returns the size of the code in bytes.
     pub fn size(&self) -> u64 {
         4 * self.words.len() as u64
     }
 
-    /// A label without a place.
+    /// Creates a label without a place.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Its place is here.
+    /// Gives a label the current place.
     pub fn set(&mut self, label: Label) {
         self.labels[label.0] = Some(self.words.len());
     }
@@ -254,22 +254,22 @@ impl Code {
         self.words.push(0);
     }
 
-    /// `b`.
+    /// Adds `b`.
     pub fn jump(&mut self, to: Label) {
         self.branch(Branch::Always, to);
     }
 
-    /// `b` on a condition.
+    /// Adds `b` on a condition.
     pub fn jump_if(&mut self, condition: Condition, to: Label) {
         self.branch(Branch::If(condition), to);
     }
 
-    /// `cbnz` of 64 bits.
+    /// Adds `cbnz` of 64 bits.
     pub fn jump_if_not_zero(&mut self, register: Register, to: Label) {
         self.branch(Branch::NotZero(register), to);
     }
 
-    /// The bytes; `None` if a label has no place, or one too far away, which would be a defect.
+    /// Returns the bytes; `None` if a label has no place or is out of reach, which would be a defect.
     pub fn finish(mut self) -> Option<Vec<u8>> {
         for (at, branch, label) in &self.branches {
             let target = *self.labels.get(label.0)?;
@@ -286,12 +286,12 @@ impl Code {
     }
 }
 
-/// The bytes of words.
+/// Returns the bytes of words.
 pub fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The words of bytes.
+/// Returns the words of bytes.
 pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
     let (words, _) = bytes.as_chunks::<4>();
     words.iter().map(|word| u32::from_le_bytes(*word))

@@ -1,6 +1,6 @@
-//! What a module's code does, as far as it decides which functions can be patched: where it branches.
+//! The control flow of a module, as far as it decides which functions can be patched: the targets of branches.
 //!
-//! All code has to be looked at for it; it is done when it is first asked for.
+//! Finding it takes a look at all code, so it is found when it is first asked for.
 
 use super::described::Described;
 use super::displace::{Instruction, instruction, landing};
@@ -9,10 +9,10 @@ use crate::analysis::image::Image;
 use crate::analysis::special::is_unwinder;
 use std::collections::HashSet;
 
-/// What code does.
+/// The control flow of a module.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// Where it may go on inside functions.
+    /// Addresses inside functions to which a branch or a pointer leads.
     targets: HashSet<u64>,
     /// Functions that go on at their own first instruction.
     loops: HashSet<u64>,
@@ -21,23 +21,23 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Whether something may go on at an address.
+    /// Returns whether a branch or a pointer leads to an address.
     pub fn enters(&self, address: u64) -> bool {
         self.targets.contains(&address)
     }
 
-    /// Whether a function goes on at its own first instruction.
+    /// Returns whether a function goes on at its own first instruction.
     pub fn loops(&self, start: u64) -> bool {
         self.loops.contains(&start)
     }
 
-    /// Whether an unwinder calls a function.
+    /// Returns whether an unwinder calls a function.
     pub fn is_unwinding(&self, start: u64) -> bool {
         self.unwinding.contains(&start)
     }
 }
 
-/// The functions of an image.
+/// Finds the control flow of the functions of an image.
 pub fn flow(image: &Image<'_>, described: &[Described]) -> Flow {
     let mut flow = Flow::default();
     let unwinders: HashSet<u64> = described
@@ -62,7 +62,8 @@ pub fn flow(image: &Image<'_>, described: &[Described]) -> Flow {
             .and_then(|bytes| words_of(bytes).next());
         address == function.start || address == function.start + skip.map_or(0, landing)
     };
-    // Functions and the parts of functions that they branch to; parts and the functions to whose start they branch.
+    // `parts` has pairs of a function and a part of another function to which it branches. `backs` has pairs of such a
+    // part and the function to whose start it branches.
     let mut parts = HashSet::new();
     let mut backs = Vec::new();
     for function in described {

@@ -1,18 +1,21 @@
 //! The code that all thunks of a pool share: the hooks of entries and exits.
 //!
-//! What they do for a call: write a record (`dioptra_tracelayout::record`), and keep the return address on the thread's
-//! shadow stack. Whatever is out of the ordinary they leave to the runtime, before they have changed anything; hooks of
-//! sampled functions, and of calls that are taken back if they were short, leave all to it. But for `x16`, `x17` and the condition flags they change no register: compilers that
-//! know all callers of a function rely on what it leaves alone.
+//! A hook writes a record for a call (`dioptra_tracelayout::record`), and keeps the return address on the thread's
+//! shadow stack. Whatever is out of the ordinary, it leaves to the runtime before it has changed anything. Hooks of
+//! sampled functions leave everything to the runtime. So do hooks of calls that are taken back if they were short.
 //!
-//! The hook of an entry finds the return address in `x17`, that of an exit puts it there; where they return to in the thunk,
-//! in `x30`. A call's slot (`S`) lies 8 bytes below its frame, where on other machines the return address is:
+//! Hooks change only `x16`, `x17` and the condition flags: compilers that know all callers of a function rely on the
+//! registers that the function leaves alone.
+//!
+//! The hook of an entry finds the return address in `x17`, and the hook of an exit puts it there. `x30` holds the
+//! address in the thunk to which a hook returns. A call's slot (`S`) lies 8 bytes below its frame, where other machines
+//! have the return address:
 //!
 //! ```text
 //! S-24 x9 | S-16 x10 | S-8 x11 | S x12 | S+8 the stack pointer at the call
 //! ```
 //!
-//! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
+//! A *busy* word in the thread's block keeps hooks of signal handlers away while a hook is at work.
 
 use super::encode::{
     Code, Condition, LR, Label, RET, Register, SP, X16, X17, ZR, add, add_pages, bytes, cmp,
@@ -29,84 +32,85 @@ use dioptra_tracelayout::message::thread::{
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 
-/// What the code has to know.
+/// The parameters of the generated code.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
-    /// Where the code will lie.
+    /// The address at which the code will lie.
     pub address: u64,
-    /// Of the runtime.
+    /// The addresses in the traced process that the code refers to.
     pub runtime: RuntimeAddresses,
-    /// What hooks do.
+    /// The options of the hooks.
     pub options: HookOptions,
 }
 
 /// The hooks of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HookSet {
-    /// Of an entry whose id fits 16 bits and comes shifted left by 16.
+    /// The address of the hook for entries whose id fits 16 bits. The operand is the id shifted left by 16.
     pub enter: u64,
-    /// Of an entry with a larger id, which comes as it is and whose lower 16 bits are not 0.
+    /// The address of the hook for entries with a larger id. The operand is the id itself, whose lower 16 bits are not
+    /// 0.
     pub enter_large: u64,
-    /// Of an exit.
+    /// The address of the hook for exits.
     pub exit: u64,
 }
 
-/// A hook, as far as unwinders have to know it.
+/// A hook's code, as far as unwinders have to know it.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    /// Its first byte.
+    /// The address of the first byte.
     pub start: u64,
-    /// The first byte behind it.
+    /// The address of the first byte behind the hook.
     pub end: u64,
-    /// From where on the stack pointer is how many bytes below the call's.
+    /// The distance in bytes of the stack pointer below the call's, from each of these addresses on.
     pub frame: Vec<(u64, u8)>,
 }
 
-/// The code, and where its parts begin.
+/// The code of the hooks, and the addresses of its parts.
 #[derive(Clone, Debug)]
 pub struct HotCode {
-    /// To be placed at [`Parameters::address`].
+    /// The bytes, to be placed at [`Parameters::address`].
     pub bytes: Vec<u8>,
     sets: [HookSet; HookKind::ALL.len()],
-    /// The hooks.
+    /// All hooks.
     pub hooks: Vec<Hook>,
-    /// A jump to where the runtime is told of calls.
+    /// The address of a jump to the runtime's function that observes calls.
     pub observe: u64,
 }
 
 impl HotCode {
-    /// The hooks of a kind.
+    /// Returns the hooks of a kind.
     pub fn set(&self, kind: HookKind) -> HookSet {
         self.sets[kind as usize]
     }
 }
 
-/// How large it is at most: the pool is laid out before it is known.
+/// The largest size of the code in bytes. The pool is laid out before the size is known.
 pub const HOT_SIZE: u64 = 8192;
 
-/// What hooks keep on the stack.
+/// The size in bytes of the registers that a hook keeps on the stack.
 const FRAME: u8 = 32;
-/// Where the call's slot is in a hook, from the stack pointer.
+/// The offset of the call's slot from the stack pointer in a hook.
 const SLOT: u32 = FRAME as u32 - 8;
-/// The frame pointer.
+/// The register of the frame pointer.
 const FRAME_POINTER: Register = 29;
-/// The thread's record, then anything.
+/// The register of the thread's record, and then of anything.
 const RECORD: Register = 9;
-/// The shadow stack's innermost entry, then the time.
+/// The register of the shadow stack's innermost entry, and then of the time.
 const TOP: Register = 10;
-/// Anything, then the time since the last record.
+/// The register of anything, and then of the time since the last record.
 const DELTA: Register = 11;
-/// The thread's cursor.
+/// The register of the thread's cursor.
 const CURSOR: Register = 12;
-/// From where hooks of entries return to in the thunk, to its operand.
+/// The offset of a thunk's operand from the address to which hooks of entries return.
 const OPERAND: u32 = 20;
 
-/// Where a field of the cursor is in its page.
+/// Returns the offset of a field of the cursor in its page.
 fn cursor(field: i64) -> u32 {
     (field + 4096) as u32
 }
 
-/// Generates the hooks; `None` if the thread's block is too far from the thread pointer.
+/// Generates the hooks; returns `None` if the thread's block is too far from the thread pointer.
 pub fn hot_code(parameters: &Parameters) -> Option<HotCode> {
     let mut made = HotCode {
         bytes: Vec::new(),
@@ -152,7 +156,7 @@ pub fn hot_code(parameters: &Parameters) -> Option<HotCode> {
     Some(made)
 }
 
-/// Which hook.
+/// The part of a call at which a hook works.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Enter,
@@ -160,10 +164,10 @@ enum Part {
     Exit,
 }
 
-/// Code, and from where on in it the stack pointer is how many bytes below the call's.
+/// Code, and the distance in bytes of the stack pointer below the call's, from each of these offsets on.
 type Made = (Vec<u8>, Vec<(u64, u8)>);
 
-/// A hook that leaves all to the runtime.
+/// Returns a hook that leaves everything to the runtime.
 fn slow_hook(parameters: &Parameters, part: Part) -> Vec<u8> {
     let to = match part {
         Part::Exit => parameters.runtime.exit_slow,
@@ -172,7 +176,7 @@ fn slow_hook(parameters: &Parameters, part: Part) -> Vec<u8> {
     bytes(&far_jump(to))
 }
 
-/// Begins a hook: makes room, and finds the block, the record and the cursor.
+/// Begins a hook: saves registers, and finds the block, the record and the cursor.
 fn begin(code: &mut Code, parameters: &Parameters) -> Option<()> {
     code.put(&[push(RECORD, TOP, FRAME.into()), stp(DELTA, CURSOR, SP, 16)]);
     code.put(&block(&parameters.runtime)?);
@@ -183,13 +187,13 @@ fn begin(code: &mut Code, parameters: &Parameters) -> Option<()> {
     Some(())
 }
 
-/// Takes the registers back.
+/// Restores the registers.
 fn restore(code: &mut Code) {
     code.put(&[ldp(DELTA, CURSOR, SP, 16), pop(RECORD, TOP, FRAME.into())]);
 }
 
-/// The clock's reading in [`TOP`], the distance from the last record's in [`DELTA`], and flags for whether that is too much;
-/// changes [`RECORD`].
+/// Reads the clock: puts the reading in [`TOP`] and its distance from the last record in [`DELTA`], and compares the
+/// distance with the largest that fits a record. Changes [`RECORD`].
 fn read_clock(code: &mut Code, parameters: &Parameters) {
     code.put(&[counter(TOP)]);
     if parameters.options.shift > 0 {
@@ -203,14 +207,14 @@ fn read_clock(code: &mut Code, parameters: &Parameters) {
     ]);
 }
 
-/// Ends a hook: what is put behind it is only reached by jumps.
+/// Ends a hook. Only jumps reach the code behind it.
 fn finish(code: &mut Code) {
     code.put(&[str(ZR, X16, BLOCK_BUSY as u32)]);
     restore(code);
     code.put(&[RET]);
 }
 
-/// A record that sets the clock to [`TOP`], and 0 in [`DELTA`].
+/// Writes a record that sets the clock to [`TOP`], and puts 0 in [`DELTA`].
 fn time_escape(code: &mut Code) {
     code.put(&[
         ldr(RECORD, CURSOR, cursor(CURSOR_NEXT)),
@@ -225,7 +229,7 @@ fn time_escape(code: &mut Code) {
     ]);
 }
 
-/// What was in the block before, into the entry that comes; changes [`RECORD`] and [`DELTA`].
+/// Saves the block's words that hide calls in the entry that comes; changes [`RECORD`] and [`DELTA`].
 fn save_gate(code: &mut Code) {
     code.put(&[
         ldr(RECORD, X16, BLOCK_LEVEL as u32),
@@ -235,7 +239,7 @@ fn save_gate(code: &mut Code) {
     ]);
 }
 
-/// The same, back from the entry; changes [`RECORD`] and [`DELTA`].
+/// Restores the block's words that hide calls from the innermost entry; changes [`RECORD`] and [`DELTA`].
 fn restore_gate(code: &mut Code) {
     code.put(&[
         ldr(DELTA, TOP, ENTRY_SPARE as u32),
@@ -246,7 +250,7 @@ fn restore_gate(code: &mut Code) {
     ]);
 }
 
-/// What a call changes in the block for those within it; changes [`RECORD`] and [`DELTA`].
+/// Changes the block's words for the calls below a call; changes [`RECORD`] and [`DELTA`].
 fn change_gate(code: &mut Code, kind: HookKind, levels: Option<u16>) {
     let slot = add(DELTA, SP, SLOT);
     let hide = str(DELTA, X16, BLOCK_HIDDEN as u32);
@@ -291,7 +295,7 @@ fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Mad
     code.put(&[ldr(TOP, X16, BLOCK_BUSY as u32)]);
     code.jump_if_not_zero(TOP, slow);
     code.put(&[add(TOP, SP, 0), str(TOP, X16, BLOCK_BUSY as u32)]);
-    // Room for the record, and for the call?
+    // Is there room for the record and for the entry?
     if !mutes {
         check_room(&mut code, give_up);
     }
@@ -301,14 +305,15 @@ fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Mad
         cmp(TOP, DELTA),
     ]);
     code.jump_if(Condition::Hs, give_up);
-    // Callers lie above. What lies here or below is a function that ended in a jump to this one, or was left.
+    // Callers lie above. An entry here or below belongs to a function that ended in a jump to this one, or to one that
+    // was left by a jump.
     code.put(&[add(DELTA, SP, SLOT), ldr(TOP, TOP, ENTRY_SLOT as u32)]);
     code.put(&[cmp(TOP, DELTA)]);
     code.jump_if(Condition::Ls, give_up);
     code.put(&[
         ldr(TOP, RECORD, RECORD_TOP as u32),
         str(DELTA, TOP, next + ENTRY_SLOT as u32),
-        // Without flags.
+        // The id takes the lower half of the word; the flags become 0.
         ldr_w(DELTA, LR, OPERAND),
         str(DELTA, TOP, next + ENTRY_FUNCTION as u32),
         str(FRAME_POINTER, TOP, next + ENTRY_FRAME as u32),
@@ -335,7 +340,7 @@ fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Mad
             ldr_w(RECORD, LR, OPERAND),
         ]);
         if part == Part::EnterLarge {
-            // {escape, kind, delta, id}: the id and the delta first.
+            // The record is {escape, kind, delta, id}. The id and the delta are written first.
             code.put(&[stur_h(DELTA, TOP, 4), stur_w(RECORD, TOP, 6)]);
             code.put(&mov_w(DELTA, ENTRY_ESCAPE));
             code.put(&[stur_w(DELTA, TOP, 0), add(TOP, TOP, 10)]);
@@ -366,7 +371,7 @@ fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Mad
     Some((code.finish()?, frame))
 }
 
-/// Gives up where the chunk has no room for a record. It needs `TOP` and `DELTA`.
+/// Gives up where the chunk has no room for a record; changes [`TOP`] and [`DELTA`].
 fn check_room(code: &mut Code, give_up: Label) {
     code.put(&[
         ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
@@ -393,17 +398,17 @@ fn exit_hook(parameters: &Parameters, kind: HookKind) -> Option<Made> {
         cmp(DELTA, X17),
     ]);
     code.jump_if(Condition::Ne, give_up);
-    // Where stacks are copied, several suspended calls have the same slot: the frame pointer tells some of them apart.
+    // Where stacks are copied, several suspended calls have the same slot. The frame pointer tells some of them apart.
     code.put(&[
         ldr(DELTA, TOP, ENTRY_FRAME as u32),
         cmp(DELTA, FRAME_POINTER),
     ]);
     code.jump_if(Condition::Ne, give_up);
-    // A hook that was left by a jump has perhaps recorded half of what it did: the runtime has to see its word.
+    // A hook that was left by a jump may have recorded half of its work. Then the runtime has to see the busy word.
     code.put(&[ldr(X17, X16, BLOCK_BUSY as u32)]);
     code.jump_if_not_zero(X17, give_up);
-    // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
-    // enough.
+    // A handler may have called functions and returned meanwhile. Then the top is as it was, and the chunk's margin is
+    // wide enough.
     code.put(&[
         add(X17, SP, 0),
         str(X17, X16, BLOCK_BUSY as u32),

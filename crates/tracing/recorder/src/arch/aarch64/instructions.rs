@@ -1,25 +1,27 @@
-//! What debuggers may have to do with instructions that are overwritten.
+//! Properties of overwritten instructions that matter to debuggers.
 
-/// What compilers take to leave room.
+/// The compiler option that leaves room for a patch.
 pub const ROOM: &str = "-fpatchable-function-entry=2";
 
 /// `nop`.
 const NOTHING: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
 
-/// Whether threads may execute an instruction while it is overwritten at once. All are of one size, and are fetched whole.
+/// Whether threads may execute an instruction while one write overwrites it. All instructions have the same size, and
+/// are fetched whole.
 pub const SEES_AT_ONCE: bool = true;
 
-/// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
+/// Returns whether the overwritten bytes are one instruction, or do nothing. Breakpoints are set where an instruction
+/// begins.
 pub fn is_whole(original: &[u8]) -> bool {
     is_one_instruction(original) || is_nothing(original)
 }
 
-/// Whether one instruction is overwritten.
+/// Returns whether the overwritten bytes are one instruction.
 pub fn is_one_instruction(original: &[u8]) -> bool {
     original.len() <= NOTHING.len()
 }
 
-/// Whether these are instructions that do nothing.
+/// Returns whether these are instructions that do nothing.
 pub fn is_nothing(bytes: &[u8]) -> bool {
     bytes.chunks(NOTHING.len()).all(|next| next == NOTHING)
 }

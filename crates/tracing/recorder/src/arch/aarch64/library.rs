@@ -6,7 +6,7 @@ use crate::analysis::image::Image;
 use crate::analysis::observed::{FunctionHook, OBSERVED, looked_at};
 use object::{Object, ObjectSymbol};
 
-/// The functions of the C library or the dynamic linker that the runtime has to know of.
+/// Returns the functions of the C library or the dynamic linker that the runtime has to know of.
 pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
     let Ok(image) = Image::new(data) else {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! Code for 64-bit Arm: hooks, thunks, displaced prologues, and the files they come in.
 //!
-//! What only makes code is also built for the tests of other machines.
+//! The modules that only make code are also built for tests on other machines.
 
 #![cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 
@@ -34,35 +34,36 @@ pub mod stubs;
 /// The size of the branch that takes the place of a function's first instruction.
 pub const JUMP: usize = 4;
 
-/// Behind all addresses of programs that do not ask for higher ones.
+/// An address behind all addresses of programs that do not ask for higher ones.
 pub const HIGHEST: u64 = 1 << 48;
 
-/// How far a branch reaches, with room to spare.
+/// The reach of a branch in bytes, with room to spare.
 pub const REACH: u64 = 0x07f0_0000;
 
-/// A reading of the counter of the system's timer.
+/// Reads the counter of the system's timer.
 #[cfg(target_arch = "aarch64")]
 pub fn ticks() -> u64 {
     let ticks: u64;
-    // SAFETY: the kernel lets all programs read it.
+    // SAFETY: the kernel lets all programs read the counter.
     unsafe {
         std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags));
     }
     ticks
 }
 
-/// How often it ticks in a second, where that may be too seldom for short calls.
+/// Returns the counter's rate in ticks per second, which may be too low for short calls.
 #[cfg(target_arch = "aarch64")]
 pub fn frequency() -> Option<u64> {
     let frequency: u64;
-    // SAFETY: the kernel lets all programs read it.
+    // SAFETY: the kernel lets all programs read the rate.
     unsafe {
         std::arch::asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
     }
     Some(frequency)
 }
 
-/// Which functions call nothing: that is not looked for here, where the runtime counts sampled calls itself.
+/// Returns no functions. Functions that call nothing are not looked for on this processor, where the runtime counts
+/// sampled calls itself.
 #[cfg(target_arch = "aarch64")]
 pub fn leaves<'c>(
     _: &[u8],

@@ -8,7 +8,7 @@ use crate::analysis::observed::observed_for;
 use crate::pools::hooks::{HookKind, HookOptions};
 use crate::pools::pool_file::pool_file;
 use crate::pools::sections;
-use crate::pools::thunks::{Body, Pool, Wanted, Work};
+use crate::pools::thunks::{Body, Pool, ThunkRequest, Work};
 use crate::serving::maps::page_size;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread;
@@ -16,24 +16,24 @@ use thiserror::Error;
 
 /// The machine, as ELF files name it.
 const AARCH64: u16 = 183;
-/// The most bytes that displaced instructions take.
+/// The largest size of displaced instructions in bytes.
 const MAX_DISPLACED: u64 = 64;
 
 const _: () = assert!(THUNK_SIZE as i64 == thread::THUNK_SIZE);
 
-/// Why a pool could not be made.
+/// The reason why a pool could not be made.
 #[derive(Debug, Error)]
 pub enum PoolError {
     /// The runtime's thread-local memory lies too far from the thread pointer.
     #[error("generating the tracer's hooks: the program has too much thread-local memory")]
     Block,
-    /// They did not come out as expected.
+    /// The hooks are larger than expected.
     #[error("generating the tracer's hooks: they are not as large as they should be")]
     Size,
 }
 
-/// How much address space a pool for so many thunks may need.
-pub fn upper_bound(wanted: &[Wanted]) -> u64 {
+/// Returns the largest size in bytes of the address space that a pool with these thunks takes.
+pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
     let displaced = wanted
         .iter()
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
@@ -57,7 +57,7 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
 /// [`PoolError`]
 pub fn pool(
     address: u64,
-    wanted: &[Wanted],
+    wanted: &[ThunkRequest],
     runtime: RuntimeAddresses,
     options: HookOptions,
 ) -> Result<Pool, PoolError> {
@@ -88,7 +88,7 @@ pub fn pool(
                 fill(&mut displaced, 8);
                 place
             }),
-            // Calls through pointers are found at their stubs, which are displaced.
+            // Calls through pointers are found at their stubs, which are displaced. So there is no such body here.
             Body::Pointer(_) => None,
         };
         let words = body.and_then(|body| match wanted.work {
@@ -109,7 +109,7 @@ pub fn pool(
                 }
                 Some(words)
             }
-            // The runtime judges, and knows what is within an execution.
+            // The runtime judges, and knows which calls lie within an execution.
             Work::Judge(function, sampling) => {
                 let mut words = thunk(at, function, HookKind::JudgeTree, body, &hot)?.to_vec();
                 words.extend(slot(sampling.slot));
@@ -173,7 +173,8 @@ pub fn pool(
     Ok(Pool { size, file, thunks })
 }
 
-/// Where the thunk is that leaves it to the runtime which calls of a sampled function are recorded.
+/// Returns the address of the thunk that leaves the choice of recorded calls to the runtime. `at` is the address of the
+/// sampled function's first thunk.
 fn counted_thunk(at: u64) -> u64 {
     at + 2 * THUNK_SIZE
 }

@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 const TAKES_RETURN_ADDRESS: u32 = 0xaa1e_03e0;
 /// `xpaclri`: takes the signature off a return address, to look at it.
 const STRIPS_RETURN_ADDRESS: u32 = 0xd503_20ff;
-/// In a symbol: more than the ordinary registers are passed and kept.
+/// A flag of a symbol: calls of the function pass and keep more than the ordinary registers.
 const OTHER_CALLS: u8 = 0x80;
 
 /// Finds the functions of an ELF file.
@@ -49,7 +49,7 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
     Ok(scanner.functions())
 }
 
-/// Functions that must be left alone, and why.
+/// Returns the functions that must be left alone, and the reasons.
 fn special(image: &Image<'_>) -> HashMap<u64, Refused> {
     let other_calls = image
         .elf
@@ -74,9 +74,9 @@ struct Scanner<'s, 'a> {
     flow: OnceCell<Flow>,
     options: ScanOptions,
     special: HashMap<u64, Refused>,
-    /// Where compilers have left space for hooks.
+    /// Addresses at which compilers have left space for hooks.
     patchable: HashSet<u64>,
-    /// Whether functions may say themselves when they begin.
+    /// Whether functions may call `__cyg_profile_func_enter` when they begin.
     cyg: bool,
 }
 
@@ -142,7 +142,7 @@ impl Scanner<'_, '_> {
         code.through_registers = through_registers(self.image);
     }
 
-    /// Functions that have names, but no unwind tables describe them.
+    /// Refuses functions that have names, but that no unwind tables describe.
     fn undescribed(&self, code: &mut ModuleCode, covered: &HashSet<u64>) {
         let mut unknown: Vec<u64> = self
             .image
@@ -162,7 +162,8 @@ impl Scanner<'_, '_> {
         code.refused.extend(unknown);
     }
 
-    /// The function with space for a hook at an address, and where its code goes on. Unwind tables may begin there.
+    /// Returns the function with space for a hook at a listed address, and the address at which its unwind table
+    /// begins, which may lie behind the space.
     fn patchable(&self, listed: u64) -> Option<(Candidate, u64)> {
         let word = |address| words_of(self.image.bytes(address, 4)?).next();
         let site = listed + landing(word(listed)?);
@@ -197,7 +198,7 @@ impl Scanner<'_, '_> {
         Some((candidate, around.start))
     }
 
-    /// The name of the function of another module that the instruction at an address calls.
+    /// Returns the name of the function of another module that the instruction at an address calls.
     fn called(&self, word: u32, address: u64) -> Option<&str> {
         match instruction(word, address) {
             Instruction::Calls(target) => Some(&self.image.stubs.get(&target)?.name),
@@ -231,7 +232,7 @@ impl Scanner<'_, '_> {
                 .next()
         };
 
-        // The calls of hooks are behind the prologue, not far from the start.
+        // The calls of hooks lie behind the prologue, not far from the start.
         if self.cyg && calls("__cyg_profile_func_enter", 200).is_some() {
             return made(Method::Cygprof, CandidateBody::Itself);
         }
@@ -245,7 +246,7 @@ impl Scanner<'_, '_> {
             } else {
                 Refused::NoEntry
             };
-            // Parts of functions that were split off are no functions.
+            // Parts that were split off from functions are no functions.
             let is_function = function.entry || mcount.is_some();
             return is_function.then_some(Err(why));
         }
@@ -255,7 +256,7 @@ impl Scanner<'_, '_> {
         };
         let flow = self.flow.get_or_init(|| flow(self.image, self.described));
         let looks = code.iter().enumerate().any(|(at, word)| {
-            // What `mcount` is told does not matter.
+            // Code in front of the call of `mcount` takes the return address as its argument, which does not matter.
             let is_told = mcount.is_some_and(|call| at < call);
             let looks = word & !31 == TAKES_RETURN_ADDRESS || *word == STRIPS_RETURN_ADDRESS;
             looks && !is_told

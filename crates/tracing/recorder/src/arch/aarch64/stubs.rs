@@ -6,10 +6,10 @@ use crate::analysis::image::{Image, Stub};
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 
-/// The stubs of an image whose relocations are known, by their addresses.
+/// Returns the stubs of an image whose relocations are known, by their addresses.
 ///
-/// A stub makes the address of its pointer's page in `x16`, loads from there into `x17`, and branches to that; it may begin with a
-/// landing pad.
+/// A stub may begin with a landing pad. It puts the address of its pointer's page in `x16`, loads the pointer into
+/// `x17`, and branches to that.
 pub fn stubs(image: &Image<'_>) -> BTreeMap<u64, Stub> {
     /// `ldr x17, [x16, …]`.
     const LOAD: u32 = 0xf940_0211;

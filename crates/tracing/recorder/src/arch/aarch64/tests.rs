@@ -1,4 +1,4 @@
-//! Instructions are what is meant, as another disassembler reads them.
+//! Tests of the generated code: another disassembler reads the instructions that are meant.
 
 use super::displace::prologue;
 use super::encode::{self as e, bytes};
@@ -10,7 +10,7 @@ use dioptra_testprograms::{self as programs, or_skip};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use std::process::Command;
 
-/// The instructions of code at an address, without comments.
+/// Returns the instructions of code at an address, without comments.
 fn disassemble(objdump: &std::path::Path, code: &[u8], address: u64) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("code");
@@ -96,7 +96,7 @@ fn branches_reach_as_far_as_they_can() {
     assert_eq!(e::b(at, at + 2), None);
 }
 
-/// What becomes of an instruction of a function at 0x10000 that is moved to 0x20000.
+/// Returns the code that takes the place of instructions of a function at 0x10000 that are moved to 0x20000.
 fn moved(objdump: &std::path::Path, words: &[u32]) -> Vec<String> {
     let prologue = prologue(words.iter().copied(), 0x10000).unwrap();
     disassemble(objdump, &prologue.encode(0x20000).unwrap(), 0x20000)

@@ -1,4 +1,4 @@
-//! Thunks: what a probe site jumps to.
+//! Thunks: the code that probe sites jump to.
 //!
 //! ```text
 //!  0  mov x17, x30       the return address
@@ -11,7 +11,8 @@
 //! 28  OPERAND            the function id
 //! ```
 //!
-//! Between functions `x16` and `x17` belong to linkers, so that nobody relies on them at a site; all else stays as it was.
+//! Between functions, `x16` and `x17` belong to linkers, so no code relies on them at a site. All other registers stay
+//! as they were.
 
 use super::displace::Prologue;
 use super::encode::{
@@ -23,19 +24,20 @@ use crate::pools::hooks::HookKind;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, operand};
 
-/// The size of a thunk.
+/// The size of a thunk in bytes.
 pub const THUNK_SIZE: u64 = 32;
 
-/// What is written at a site so that it leads to a thunk, if that is near.
+/// Returns the bytes that lead a site to a thunk; `None` if the thunk is out of reach.
 pub fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
     match prologue.map(Prologue::size) {
-        // A signature of the return address has moved away that was a landing pad, too.
+        // The displaced `paciasp` or `pacibsp` was a landing pad, too, so a `bti c` takes its place.
         Some(8) => Some(bytes(&[BTI_C, b(site + 4, thunk)?])),
         _ => Some(bytes(&[b(site, thunk)?])),
     }
 }
 
-/// The thunk at `at` for the function with this id, whose body is at `body`; `None` if that is too far away.
+/// Returns the thunk at `at` for the function with this id, whose body is at `body`; `None` if something is out of
+/// reach.
 pub fn thunk(at: u64, id: u32, kind: HookKind, body: u64, hot: &HotCode) -> Option<[u32; 8]> {
     let hooks = hot.set(kind);
     let enter = if id <= 0xffff {
@@ -55,17 +57,18 @@ pub fn thunk(at: u64, id: u32, kind: HookKind, body: u64, hot: &HotCode) -> Opti
     ])
 }
 
-/// The number of a slot, behind a thunk that needs it.
+/// Returns the number of a slot, in the form in which it follows a thunk.
 pub fn slot(number: u32) -> [u32; 8] {
     let mut words = [FILL; 8];
     words[0] = number;
     words
 }
 
-/// The size of a gate.
+/// The largest size of a gate in bytes.
 pub const GATE_SIZE: u64 = 40;
 
-/// Loads into `x16` the address of the thread's block.
+/// Returns instructions that load the address of the thread's block into `x16`; `None` if it is too far from the thread
+/// pointer.
 pub fn block(runtime: &RuntimeAddresses) -> Option<Vec<u32>> {
     let offset = u32::try_from(runtime.thread_block).ok()?;
     if offset >= 1 << 24 {
@@ -78,7 +81,7 @@ pub fn block(runtime: &RuntimeAddresses) -> Option<Vec<u32>> {
     Some(words)
 }
 
-/// The gate at `at`: a call that is hidden by its place goes on with `body`, others with the thunk.
+/// Returns the gate at `at`. A call that is hidden by its place goes on with `body`, any other call with the thunk.
 ///
 /// ```text
 ///     x16 = the thread's block
@@ -116,8 +119,8 @@ pub fn gate(
     Some(words)
 }
 
-/// The thunk at `at` that tells the runtime, through the far jump at `observer`, of a call of `function` before it goes on with
-/// `body`.
+/// Returns the thunk at `at` that reports a call of `function` to the runtime, through the far jump at `observer`, and
+/// then goes on with `body`.
 pub fn observer(at: u64, function: u32, observer: u64, body: u64) -> Option<[u32; 8]> {
     let mut words = [FILL; 8];
     words[0] = KEEP_RETURN;
@@ -127,15 +130,15 @@ pub fn observer(at: u64, function: u32, observer: u64, body: u64) -> Option<[u32
     Some(words)
 }
 
-/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with
-/// `body`; `None` if all values are wanted, or something is too far away.
+/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of `values`, and else with
+/// `body`. Returns `None` if all values are wanted, or something is out of reach.
 ///
 /// ```text
 ///     cmp w0, VALUE; b.ne 2 further; b thunk      for each of them
 ///     b BODY
 /// ```
 pub fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u32>> {
-    /// `cmp w0, 0`, with the value from the tenth bit on.
+    /// `cmp w0, 0`; the value goes into the bits from bit 10 on.
     const COMPARE: u32 = 0x7100_001f;
     /// `b.ne` over one instruction.
     const UNLESS: u32 = 0x5400_0000 | 2 << 5 | 1;
@@ -151,7 +154,7 @@ pub fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u32>> 
     Some(words)
 }
 
-/// A thunk that goes to `target`, wherever that is.
+/// Returns a thunk that jumps to `target` at any distance.
 pub fn replacement(target: u64) -> [u32; 8] {
     let mut words = [FILL; 8];
     words[..4].copy_from_slice(&far_jump(target));

@@ -1,20 +1,22 @@
 //! Unwind tables of pools: unwinders and debuggers see through thunks and hooks as through any function.
 //!
 //! While a traced function runs, the place of its return address (`S`) holds an address in its thunk. The thunk's frame
-//! says where the real one is: an expression looks for it in the shadow stacks of all threads, in the entry whose slot is
-//! `S`. Slots go down from a stack's outermost entry to its innermost one, so that few are looked at; only where signal
-//! handlers have stacks of their own this is not so, and if the entry is not found, all are looked at. Entries of functions
-//! that were jumped to from others' ends (tail calls) are passed over: they share the slot of the first one, which has the
-//! return address that matters.
+//! gives an expression that finds the real one: it searches the shadow stacks of all threads for the entry whose slot
+//! is `S`. Slots go down from a stack's outermost entry to its innermost one, so the search looks at few entries. This
+//! order fails where signal handlers have stacks of their own. So if the search finds no entry, the expression looks at
+//! all entries.
 //!
-//! Unwinders tell frames apart by their addresses (CFA). The function's own is `S + 8`, so the thunk's, which takes no
-//! room on the stack, has to be another: `S + 9`, and the stack pointer is restored as one less.
+//! Entries of functions that were entered by a jump from another function's end (tail calls) are passed over. They
+//! share the slot of the first function, whose entry has the return address that matters.
 //!
-//! The caller's frame pointer is found in the same entry. Where the frame pointer surely leads to the entry, in the hook and
-//! the thunk before the function is called, it is taken from there.
+//! Unwinders tell frames apart by their addresses (CFA). The function's CFA is `S + 8`. The thunk's frame takes no room
+//! on the stack, but its CFA has to be another one: `S + 9`. The stack pointer is restored as one less.
+//!
+//! The caller's frame pointer is found in the same entry. In the hook and the thunk, before the function is called, the
+//! frame pointer surely leads to the entry. There the tables take the caller's frame pointer from that entry.
 
 use super::hot::RETURN;
-use crate::pools::unwinding::{Frames, UnwindTables, Wanted, caller, thunks_entry};
+use crate::pools::unwinding::{CallerValue, Frames, UnwindTables, caller, thunks_entry};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::ENTRY_FRAME;
 
@@ -38,40 +40,42 @@ const MINUS: u8 = 0x1c;
 const LIT0: u8 = 0x30;
 const BREG_RBP: u8 = 0x70 + RBP;
 
-/// The caller's frame pointer is where the frame pointer leads to.
+/// The rule for the caller's frame pointer where the frame pointer leads to the call's entry.
 const FRAMED: [u8; 5] = [EXPRESSION, RBP, 2, BREG_RBP, ENTRY_FRAME as u8];
 
-/// What is described.
+/// The addresses of the parts of a pool that the tables describe.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
-    /// Where the frames will lie.
+    /// The address at which `.eh_frame` will lie.
     pub frames: u64,
-    /// Where the header will lie, near them.
+    /// The address at which `.eh_frame_hdr` will lie, near `.eh_frame`.
     pub header: u64,
-    /// The hooks: where each begins and ends, and how many bytes before its end the registers are taken from the stack.
+    /// The hooks' code.
     pub hooks: &'a [Hook],
-    /// The first thunk's address, and their number.
+    /// The address of the first thunk, and the number of thunks.
     pub thunks: (u64, u64),
-    /// Displaced code: from, to. It is described as if it were at a function's first instruction.
+    /// The first address of displaced code, and the first address behind it. The code is described as if it were at a
+    /// function's first instruction.
     pub displaced: (u64, u64),
-    /// Of the runtime.
+    /// The addresses in the traced process that the tables refer to.
     pub runtime: RuntimeAddresses,
 }
 
 /// A hook's code.
 #[derive(Clone, Copy, Debug)]
 pub struct Hook {
-    /// Its first byte.
+    /// The address of the first byte.
     pub start: u64,
-    /// The first byte behind it.
+    /// The address of the first byte behind the hook.
     pub end: u64,
-    /// Where it takes the registers from the stack: `pop r11; pop rdx; pop rax; ret`.
+    /// The address at which the hook takes the registers from the stack: `pop r11; pop rdx; pop rax; ret`.
     pub pops: u64,
-    /// From, around these, to: here the frame pointer leads to the caller's.
+    /// The range around `pops` in which the frame pointer leads to the call's entry, which holds the caller's frame
+    /// pointer.
     pub framed: Option<(u64, u64)>,
 }
 
-/// Describes a pool.
+/// Returns the unwind tables of a pool.
 pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     let mut frames = Frames::new(layout.frames);
     // Version 1, pointers relative to their place, code in bytes, data in -8, return address in column 16.
@@ -83,11 +87,14 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     );
     let mut thunk = thunks_entry(16, layout.runtime.personality);
     thunk.extend([DEF_CFA, RSP, 1]);
-    for (register, wanted) in [(RA, Wanted::ReturnAddress), (RBP, Wanted::FramePointer)] {
-        // No thread knows it: the exit hook has put both back.
+    for (register, wanted) in [
+        (RA, CallerValue::ReturnAddress),
+        (RBP, CallerValue::FramePointer),
+    ] {
+        // If no thread knows the call, the exit hook has put both values back.
         let otherwise: &[u8] = match wanted {
-            Wanted::ReturnAddress => &[DEREF],
-            Wanted::FramePointer => &[BREG_RBP, 0],
+            CallerValue::ReturnAddress => &[DEREF],
+            CallerValue::FramePointer => &[BREG_RBP, 0],
         };
         let expression = caller(&layout.runtime, wanted, Some(BREG_RBP), otherwise);
         thunk.extend([VAL_EXPRESSION, register]);
@@ -148,8 +155,8 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
         frames.function(plain, hook.start, hook.end - hook.start, &instructions);
     }
     let mut thunk_rows = vec![
-        // Before the call of the body the return address is on the stack. (libgcc's `restore` does not restore what the
-        // common entry says.)
+        // Before the call of the body, the return address is on the stack. (The state is remembered because libgcc's
+        // `restore` does not restore the rules of the common entry.)
         REMEMBER_STATE,
         DEF_CFA,
         RSP,
@@ -164,7 +171,7 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
         ADVANCE | 5,
         DEF_CFA_OFFSET,
         16,
-        // The hook has been here.
+        // Behind the hook of the entry, the frame pointer leads to the call's entry.
         ADVANCE | 5,
     ];
     thunk_rows.extend(FRAMED);
@@ -172,13 +179,13 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
         ADVANCE | 5,
         DEF_CFA_OFFSET,
         0,
-        // In it, as the common entry says.
+        // In the body, the rules of the common entry hold.
         ADVANCE | 1,
         RESTORE_STATE,
         DEF_CFA,
         RSP,
         1,
-        // In the hook of the exit the return address moves back, but the shadow stack knows it until then.
+        // In the hook of the exit, the return address moves back. Until then the shadow stack knows it.
         ADVANCE | 9,
         DEF_CFA_OFFSET,
         9,

@@ -1,6 +1,7 @@
-//! What a sampled function's probe site jumps to: it counts calls, and lets those pass that are not chosen.
+//! Stubs of sampled functions, which their probe sites jump to: a stub counts calls, and lets calls pass that are not
+//! chosen.
 //!
-//! Of a trigger (`tree` is none), the function's own call comes and goes:
+//! A trigger chooses single calls (`tree` is false). Its stub:
 //!
 //! ```text
 //!     cmp rsp, fs:[HIDDEN]            hidden by its place: not counted
@@ -17,9 +18,10 @@
 //!     jmp BODY
 //! ```
 //!
-//! Of a filter, calls that are not chosen go to a thunk that hides what they call, unless they call nothing, and calls within
-//! a chosen one are not counted. At the end of a gap of constant length, the code here begins the next one; other gaps are drawn by the runtime.
-//! A rate's calls read the clock and compare it with the moment in the word.
+//! A filter chooses calls together with the calls below them. Its stub sends calls that are not chosen to a thunk that
+//! hides the calls below them, unless the function calls nothing. It does not count calls within a chosen call. At the
+//! end of a gap of constant length, the stub begins the next gap; other gaps are drawn by the runtime. The stub of a
+//! rate reads the clock and compares it with the moment in the word.
 
 use super::thunk::distance;
 use dioptra_filters::{SampleKind, Sampler, Sampling};
@@ -27,25 +29,25 @@ use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA};
 use dioptra_tracelayout::sampling::{self, Judged};
 
-/// The most bytes that the ordinary way takes, ...
+/// The largest size in bytes of a stub's ordinary way.
 pub const MAX_WAY: u64 = 144;
-/// ... and what lies aside.
+/// The largest size in bytes of a stub's code aside.
 pub const MAX_ASIDE: u64 = 96;
-/// The size of a jump to the body, with which the ordinary way ends.
+/// The size in bytes of a jump to the body, with which the ordinary way ends.
 pub const JUMP: u64 = 5;
 
-/// Where calls go on.
+/// The addresses at which calls go on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
     /// The function itself.
     pub body: u64,
-    /// What calls go on with that are not chosen: the function, or a thunk that hides what it calls.
+    /// The address for calls that are not chosen: the function, or a thunk that hides the calls below.
     pub skipped: u64,
     /// The thunk of a chosen call.
     pub chosen: u64,
-    /// Calls come and go with what they call.
+    /// Whether a call is chosen together with the calls below it.
     pub tree: bool,
-    /// The thunk that leaves it to the runtime.
+    /// The thunk that leaves the choice to the runtime.
     pub counted: u64,
 }
 
@@ -60,36 +62,38 @@ enum Mark {
     Within,
 }
 
-/// Code of a function's probe site. What calls do that are neither chosen nor the first lies at one place with that of few
-/// others, within as few cache lines as it fits in: of a thousand functions it is the fetching of code that takes time.
+/// The code of a function's probe site.
+///
+/// The ordinary way is the code for calls that are neither chosen nor a thread's first. It lies apart from the rest,
+/// within as few cache lines as it fits in: with a thousand functions, it is the fetching of code that takes time.
 #[derive(Debug)]
 pub struct Stub {
-    /// What sites jump to.
+    /// The ordinary way, which sites jump to.
     pub way: Vec<u8>,
-    /// The rest, to be placed aside.
+    /// The code for all other cases, to be placed aside.
     pub aside: Vec<u8>,
-    /// The ordinary way ends in a jump to the body: it is not there if the body follows.
+    /// Whether the ordinary way ends in a jump to the body. The jump is left out if the body follows.
     pub goes_on: bool,
 }
 
-/// Where a stub lies.
+/// The addresses of a stub's parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// [`Stub::way`].
+    /// The address of [`Stub::way`].
     pub way: u64,
-    /// [`Stub::aside`].
+    /// The address of [`Stub::aside`].
     pub aside: u64,
 }
 
 /// Code under construction.
 struct Code {
     places: Places,
-    /// Where what lies aside begins, in `bytes`.
+    /// The offset in `bytes` at which the code aside begins.
     aside: Option<usize>,
     bytes: Vec<u8>,
     jumps: Vec<(usize, Mark)>,
     marks: Vec<(usize, Mark)>,
-    /// All branches reach.
+    /// Whether all branches reach their targets.
     fits: bool,
     goes_on: bool,
 }
@@ -111,12 +115,12 @@ impl Code {
         self.bytes.extend(bytes);
     }
 
-    /// What follows lies aside.
+    /// Ends the ordinary way: the code that follows lies aside.
     fn aside(&mut self) {
         self.aside = Some(self.bytes.len());
     }
 
-    /// The address of a place in `bytes`.
+    /// Returns the address of an offset in `bytes`.
     fn address(&self, at: usize) -> u64 {
         match self.aside {
             Some(aside) if at >= aside => self.places.aside + (at - aside) as u64,
@@ -124,7 +128,7 @@ impl Code {
         }
     }
 
-    /// An instruction with an offset of 32 bits, and what follows that.
+    /// Adds an instruction with an offset of 32 bits, and the bytes behind that offset.
     fn with_offset(&mut self, code: &[u8], offset: i64, rest: &[u8]) {
         self.put(code);
         match i32::try_from(offset) {
@@ -134,7 +138,7 @@ impl Code {
         self.put(rest);
     }
 
-    /// A branch out of this code.
+    /// Adds a branch out of this code.
     fn branch(&mut self, code: &[u8], target: u64) {
         self.put(code);
         let behind = self.address(self.bytes.len()) + 4;
@@ -144,7 +148,7 @@ impl Code {
         }
     }
 
-    /// A branch within it.
+    /// Adds a branch to a mark in this code.
     fn inner(&mut self, code: &[u8], mark: Mark) {
         self.put(code);
         self.put(&[0; 4]);
@@ -186,7 +190,8 @@ const JAE: &[u8] = &[0x0f, 0x83];
 const JE: &[u8] = &[0x0f, 0x84];
 const JNE: &[u8] = &[0x0f, 0x85];
 
-/// The code at these places; `None` if something is too far away. `hides`: calls may be hidden by their place.
+/// Returns the stub at these places; `None` if something is too far away. `hides` says whether calls may be hidden by
+/// their place.
 pub fn count(
     places: Places,
     sampling: Sampling,
@@ -259,7 +264,7 @@ pub fn count(
     if !is_rate {
         code.mark(Mark::EndOfGap);
         if let Some(gap) = constant {
-            // Adding keeps what a handler has counted meanwhile.
+            // An addition, unlike a store, keeps the count of a handler that has run meanwhile.
             code.with_offset(&[0x48, 0x83, 0xb8], sampler(Sampler::GAP), &[0]);
             code.inner(JE, Mark::FirstGap);
             let gap = gap.to_le_bytes();
@@ -289,9 +294,11 @@ pub fn count(
     code.finish()
 }
 
-/// The code at these places of a filter whose executions are judged at their ends, by its number among these; `None` if
-/// something is too far away. Recursion within one belongs to it: it goes on with the thunk at `within`, other calls with
-/// that at `judged`.
+/// Returns the stub at these places of a filter whose executions are judged at their ends; `None` if something is too
+/// far away.
+///
+/// `number` is the function's number among those that are judged. Recursion within an execution belongs to it: such a
+/// call goes on with the thunk at `within`, any other call with the thunk at `judged`.
 pub fn judge(
     places: Places,
     number: u32,
@@ -343,7 +350,7 @@ mod tests {
         all(count(PLACES, sampling, true, &ways, &runtime))
     }
 
-    /// What lies aside follows.
+    /// Returns the instructions of a stub: the ordinary way, and then the code aside.
     fn all(stub: Option<Stub>) -> Vec<String> {
         let Stub { way, aside, .. } = stub.expect("near");
         let mut code = instructions(PLACES.way, &way);

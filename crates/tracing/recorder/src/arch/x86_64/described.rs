@@ -31,47 +31,48 @@ pub struct Described {
     pub entry: bool,
     /// Whether it is entered by the kernel, or resumes after exceptions.
     pub special: bool,
-    /// If its return address lies above its frame pointer, and that is all to know of its frame.
+    /// The function's frame, if the return address lies above the frame pointer and nothing more is to know of the
+    /// frame.
     pub framed: Option<Framed>,
-    /// Where it says what happens when an exception passes through it.
+    /// The place of the table that says what happens when an exception passes through the function.
     pub exceptions: Exceptions,
 }
 
 impl Described {
-    /// The first address behind it.
+    /// Returns the first address behind the function.
     pub fn end(&self) -> u64 {
         self.start + self.size
     }
 
-    /// Whether an address is one of its.
+    /// Returns whether an address lies in the function.
     pub fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
 }
 
-/// Where the return address lies at an instruction.
+/// The place of the return address at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// So far above the stack pointer.
+    /// So many bytes above the stack pointer.
     AboveStackPointer(i64),
-    /// So far above the frame pointer.
+    /// So many bytes above the frame pointer.
     AboveFramePointer(i64),
-    /// The tables do not say it simply.
+    /// A place that the tables do not describe in one of these simple ways.
     Unknown,
 }
 
-/// A stretch of code with its slot.
+/// A stretch of code in which the return address has one place.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     /// The first address behind it.
     pub end: u64,
-    /// Where the return address lies.
+    /// The place of the return address.
     pub slot: Slot,
 }
 
-/// The functions, by address.
+/// Returns the functions that the unwind tables of an image describe, sorted by address.
 pub fn described(image: &Image<'_>) -> Vec<Described> {
-    /// What a function takes in the tables, about.
+    /// The size in bytes of a function's entry in the tables, about.
     const ENTRY: usize = 40;
     let tables = image.elf.section_by_name(".eh_frame");
     let entries = tables.map_or(0, |tables| tables.size() as usize / ENTRY);
@@ -86,7 +87,8 @@ pub fn described(image: &Image<'_>) -> Vec<Described> {
     all
 }
 
-/// Tells of each function of a share, and where its return address lies from its start on, in the order of the tables.
+/// Calls `told` for each function of a share, in the order of the tables, with the places of the return address from
+/// the function's start on.
 pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[Stretch])) {
     let Some(section) = image.elf.section_by_name(".eh_frame") else {
         return;
@@ -169,7 +171,7 @@ fn function<'a>(
                 .all(|(register, _)| *register == RETURN_ADDRESS);
             function.entry = slot == Slot::AboveStackPointer(0) && saves_nothing;
         }
-        // Only functions that resume after exceptions save the registers that results are returned in.
+        // Only functions that resume after exceptions save the registers that hold results.
         function.special |= row
             .registers()
             .any(|(register, _)| matches!(register, Register(0 | 1)));

@@ -8,7 +8,7 @@ use iced_x86::{
 };
 use std::ops::Range;
 
-/// The size of the jump that takes their place.
+/// The size in bytes of the jump that takes the place of first instructions.
 pub const JUMP: usize = 5;
 
 /// `call rax`.
@@ -16,32 +16,36 @@ const CALL_RAX: [u8; 2] = [0xff, 0xd0];
 
 /// Instructions that will be moved.
 ///
-/// If there is a call, it is the last of them, and the return address has to be in the function: callees look at it, and
-/// unwinders find there what the function does with exceptions. So that the processor predicts the return, a call has to
-/// end there. `call rax` does, where what is moved leaves room for it behind the jump; or its first byte is the jump's last
-/// one, which says that the jump leads back by no more than 16 MiB. Else the address is pushed, and the callee jumped to: this
-/// return and those of all callers are mispredicted then.
+/// A call can only be the last of them, and its return address has to lie in the function. Callees look at it, and
+/// unwinders find there what the function does with exceptions. The processor predicts the return if a call instruction
+/// ends at that address. There are three cases:
+///
+/// - The moved instructions leave room for `call rax` behind the jump.
+/// - They leave room for all but the first byte of `call rax`. The jump's last byte is that first byte, which means
+///   that the jump leads back by no more than 16 MiB.
+/// - Otherwise the code pushes the return address and jumps to the callee. Then this return and the returns of all
+///   callers are mispredicted.
 #[derive(Clone, Debug)]
 pub struct Prologue {
-    /// The first one's address.
+    /// The address of the first instruction.
     start: u64,
-    /// They, as they are.
+    /// The instructions as they are in the function.
     moved: Moved,
-    /// Where the function goes on; `None` if it never comes there.
+    /// The address at which the function goes on; `None` if the instructions never lead there.
     rest: Option<u64>,
 }
 
-/// What is moved.
+/// The instructions that are moved.
 #[derive(Clone, Debug)]
 enum Moved {
-    /// The bytes of instructions that are the same everywhere, as most are.
+    /// The bytes of instructions that mean the same at any address, as most do.
     Bytes(Vec<u8>),
-    /// Instructions of which some name a place relative to their own.
+    /// Instructions, at least one of which names a place relative to its own.
     Instructions(Vec<Instruction>),
 }
 
 impl Moved {
-    /// These instructions, which were found in `bytes` from `address` on.
+    /// Stores instructions that were decoded from `bytes`, which lie at `address`.
     fn new(instructions: Vec<Instruction>, bytes: &[u8], address: u64) -> Moved {
         if instructions.iter().any(depends_on_its_place) {
             return Moved::Instructions(instructions);
@@ -54,7 +58,7 @@ impl Moved {
         Moved::Bytes(moved)
     }
 
-    /// The instructions, as far as they are not the same everywhere.
+    /// Returns the instructions if at least one depends on its place; otherwise none.
     fn instructions(&self) -> &[Instruction] {
         match self {
             Moved::Bytes(_) => &[],
@@ -70,9 +74,11 @@ impl Moved {
     }
 }
 
-/// The instructions at `address` that a jump would overwrite, with `bytes` from there on to the function's end.
-/// Calls of one of `ignored` (hooks of compilers) are left out, and belong to the prologue as far as they go.
-/// `padded`: whether only padding follows the function.
+/// Returns the instructions at `address` that a jump would overwrite.
+///
+/// `bytes` is the code from there on to the function's end, and the prologue covers at least `until` bytes of it. Calls
+/// that `is_ignored` accepts (hooks of compilers) are left out, but their bytes belong to the prologue. `padded` says
+/// whether only padding follows the function.
 ///
 /// # Errors
 /// [`Refused`]
@@ -115,7 +121,7 @@ pub fn prologue(
             | FlowControl::UnconditionalBranch
             | FlowControl::IndirectBranch => {
                 instructions.push(instruction);
-                // Nothing but padding may be overwritten behind it.
+                // Behind such an instruction, only padding may be overwritten.
                 let fits = size >= JUMP || (padded && size == bytes.len());
                 return if fits {
                     Ok(made(instructions, None))
@@ -125,7 +131,7 @@ pub fn prologue(
             }
             _ if is_call(&instruction) => {
                 instructions.push(instruction);
-                // It returns to the function itself.
+                // The call returns to the function itself.
                 return if size >= until.max(JUMP) {
                     Ok(made(instructions, None))
                 } else {
@@ -137,7 +143,7 @@ pub fn prologue(
             | FlowControl::Interrupt
             | FlowControl::XbeginXabortXend
             | FlowControl::Exception => {
-                // `ud2` and `syscall` can be anywhere; the others are no compiler's.
+                // `ud2` and `syscall` can be anywhere. Compilers do not make the other instructions.
                 if matches!(instruction.code(), Code::Ud2 | Code::Syscall) {
                     instructions.push(instruction);
                 } else {
@@ -149,24 +155,24 @@ pub fn prologue(
     Ok(made(instructions, Some(address + size as u64)))
 }
 
-/// Displaced instructions.
+/// Displaced instructions in encoded form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Displaced {
-    /// They, and what they need.
+    /// The instructions, and the code and data in front of them that they need.
     pub bytes: Vec<u8>,
-    /// Where the first one is, in `bytes`.
+    /// The offset of the first instruction in `bytes`.
     pub start: u64,
 }
 
 impl Displaced {
-    /// They need nothing.
+    /// Wraps instructions that need nothing in front of them.
     fn alone(bytes: Vec<u8>) -> Displaced {
         Displaced { bytes, start: 0 }
     }
 }
 
 impl Prologue {
-    /// The instructions for the place `at` in a pool, with a jump to the rest of the function behind them.
+    /// Returns the instructions for the place `at` in a pool, with a jump to the rest of the function behind them.
     ///
     /// # Errors
     /// [`Refused::Far`], [`Refused::Unknown`]
@@ -182,7 +188,7 @@ impl Prologue {
                         let bytes = [bytes.as_slice(), &[0xe9], &distance].concat();
                         return Ok(Displaced::alone(bytes));
                     }
-                    // Too far for a simple jump.
+                    // The rest of the function is too far away for a simple jump.
                     Some(None) => Decoder::new(64, bytes, DecoderOptions::NONE)
                         .into_iter()
                         .collect(),
@@ -209,7 +215,7 @@ impl Prologue {
         moved.pop();
         let mut bytes;
         if let Some(place) = self.call_place(pool) {
-            // What follows is below the stack, where handlers leave room, and where the callee may write.
+            // The word lies below the stack pointer, where handlers leave room, and where the callee may write later.
             let restore = Instruction::with2(Code::Mov_r64_rm64, Register::RAX, below(-8));
             bytes = block(vec![restore.map_err(unknown)?, jump], at)?;
             let save = Instruction::with2(Code::Mov_rm64_r64, below(-16), Register::RAX);
@@ -230,7 +236,7 @@ impl Prologue {
         Ok(Displaced { bytes, start })
     }
 
-    /// The call, if there is one.
+    /// Returns the call, if there is one.
     pub fn call(&self) -> Option<&Instruction> {
         self.moved
             .instructions()
@@ -238,7 +244,8 @@ impl Prologue {
             .filter(|last| is_call(last))
     }
 
-    /// Where in the function `call rax` takes its place, if it can be done for all thunks of a pool.
+    /// Returns the address in the function where `call rax` takes the call's place, if that works for all thunks of a
+    /// pool.
     fn call_place(&self, pool: &Range<u64>) -> Option<u64> {
         let place = self.call()?.next_ip() - CALL_RAX.len() as u64;
         let behind = self.start + JUMP as u64;
@@ -246,7 +253,7 @@ impl Prologue {
         (place >= behind || shares).then_some(place)
     }
 
-    /// Puts `call rax` behind the jump that takes the place of the instructions, or on its last byte if that is the same.
+    /// Adds `call rax` to a patch: behind the jump, or from the jump's last byte on if that is the same byte.
     pub fn put_call(&self, patch: &mut Vec<u8>) {
         let Some(call) = self.call() else { return };
         let place = (call.next_ip() - self.start) as usize - CALL_RAX.len();
@@ -258,8 +265,9 @@ impl Prologue {
         }
     }
 
-    /// Calls and jumps through pointers, and loads of them, lead directly to what `target` says for the instruction's
-    /// address.
+    /// Returns a copy in which calls, jumps and loads through pointers lead directly to the result of `target`.
+    ///
+    /// `target` takes the address of an instruction, and returns `None` for instructions that stay.
     pub fn redirect(&self, target: impl Fn(u64) -> Option<u64>) -> Prologue {
         let mut moved = self.clone();
         for instruction in moved.moved.instructions_mut() {
@@ -281,7 +289,7 @@ impl Prologue {
                 direct.ok()
             });
             if let Some(mut direct) = direct {
-                // Where a call returns to stays the same.
+                // The return address of a call stays the same.
                 direct.set_len(instruction.len());
                 direct.set_ip(instruction.ip());
                 *instruction = direct;
@@ -290,7 +298,7 @@ impl Prologue {
         moved
     }
 
-    /// Moves all addresses by the distance at which the module was loaded.
+    /// Returns a copy with all addresses moved by the distance at which the module was loaded.
     pub fn rebase(&self, bias: u64) -> Prologue {
         let mut moved = self.clone();
         moved.start = self.start.wrapping_add(bias);
@@ -313,7 +321,7 @@ impl Prologue {
     }
 }
 
-/// Whether an instruction names a place relative to its own, as calls do.
+/// Returns whether an instruction names a place relative to its own, as calls do.
 fn depends_on_its_place(instruction: &Instruction) -> bool {
     instruction.is_ip_rel_memory_operand()
         || matches!(
@@ -324,7 +332,8 @@ fn depends_on_its_place(instruction: &Instruction) -> bool {
 
 /// Encodes instructions for a place.
 fn block(mut moved: Vec<Instruction>, at: u64) -> Result<Vec<u8>, Refused> {
-    // What refers to one of them means the function, not the copy: nobody knows where they were. (Targets are absolute.)
+    // An operand that names a moved instruction means the function, not the copy. Without old addresses, the encoder
+    // can't take it for the copy. (Targets are absolute.)
     for instruction in &mut moved {
         instruction.set_ip(0);
     }
@@ -335,7 +344,7 @@ fn block(mut moved: Vec<Instruction>, at: u64) -> Result<Vec<u8>, Refused> {
         .map_err(|_| Refused::Far)
 }
 
-/// Whether it is a call that can be moved. (System calls are others, though they come back.)
+/// Returns whether an instruction is a call that can be moved. (A system call is not, though it comes back.)
 fn is_call(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Call_rel32_64 => true,
@@ -344,7 +353,7 @@ fn is_call(instruction: &Instruction) -> bool {
     }
 }
 
-/// How many of the bytes pad.
+/// Returns the number of bytes of padding at the start of the first `most` bytes.
 pub fn padding(bytes: &[u8], most: u64) -> usize {
     let most = usize::try_from(most).unwrap_or(usize::MAX).min(bytes.len());
     let mut decoder = Decoder::new(64, &bytes[..most], DecoderOptions::NONE);
@@ -384,7 +393,7 @@ mod tests {
         prologue(code, START, 0, false, |_| false).unwrap()
     }
 
-    /// What lies in front of the displaced instructions, and they.
+    /// Returns the code in front of the displaced instructions, and the instructions.
     fn encoded(prologue: &Prologue, pool: &Range<u64>) -> (Vec<String>, Vec<String>) {
         let at = pool.start + 0x40;
         let code = prologue.encode(at, pool).unwrap();

@@ -1,7 +1,7 @@
-//! What a module's code does, as far as it decides which functions can be patched: where it branches, and what it
-//! does with return addresses.
+//! The control flow of a module, as far as it decides which functions can be patched: the targets of branches, and the
+//! uses of return addresses.
 //!
-//! All code has to be decoded for it; it is done when it is first asked for.
+//! Finding it takes decoding all code, so it is found when it is first asked for.
 
 use super::described::{Described, Slot, Stretch, each};
 use super::frame_pointer::{Watch, looks_at_saved, uses_callers};
@@ -15,19 +15,19 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The most entries of a jump table that are looked at.
+/// The largest number of entries of a jump table that are looked at.
 const MOST_CASES: u64 = 4096;
 
-/// What code does.
+/// The control flow of a module.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// Where it may go on inside functions.
+    /// Addresses inside functions to which a branch or a pointer leads.
     targets: Marks,
     /// Functions that go on at their own first instruction.
     loops: HashSet<u64>,
     /// Functions that look at their return address, or change it.
     looks: HashSet<u64>,
-    /// Functions that use their caller's frame pointer, or change it, or leave that to others.
+    /// Functions that use or change their caller's frame pointer, or pass it on to functions that do.
     frame_pointer: HashSet<u64>,
     /// Functions that the functions of an unwinder call, which are left when an exception is thrown.
     unwinding: HashSet<u64>,
@@ -36,38 +36,39 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Whether a function goes on with a stack that was copied away, as greenlets do, or calls one that does.
+    /// Returns whether a function goes on with a stack that was copied away, as greenlets do, or calls a function that
+    /// does.
     pub fn copies_stacks(&self, start: u64) -> bool {
         self.copying.contains(&start)
     }
 
-    /// Whether something may go on at one of these addresses.
+    /// Returns whether a branch or a pointer leads to one of these addresses.
     pub fn enters(&self, addresses: Range<u64>) -> bool {
         self.targets.any(addresses)
     }
 
-    /// Whether a function goes on at its own first instruction.
+    /// Returns whether a function goes on at its own first instruction.
     pub fn loops(&self, start: u64) -> bool {
         self.loops.contains(&start)
     }
 
-    /// Whether a function looks at its return address.
+    /// Returns whether a function looks at its return address, or changes it.
     pub fn looks_at_return_address(&self, start: u64) -> bool {
         self.looks.contains(&start)
     }
 
-    /// Whether a function uses its caller's frame pointer, or returns with another.
+    /// Returns whether a function uses its caller's frame pointer, or returns with another one.
     pub fn uses_frame_pointer(&self, start: u64) -> bool {
         self.frame_pointer.contains(&start)
     }
 
-    /// Whether an unwinder calls a function.
+    /// Returns whether an unwinder calls a function.
     pub fn is_unwinding(&self, start: u64) -> bool {
         self.unwinding.contains(&start)
     }
 }
 
-/// Found when it is first asked for.
+/// The control flow of a module, found when it is first asked for.
 pub struct LazyFlow<'s, 'a> {
     image: &'s Image<'a>,
     described: &'s [Described],
@@ -77,7 +78,7 @@ pub struct LazyFlow<'s, 'a> {
 }
 
 impl<'s, 'a> LazyFlow<'s, 'a> {
-    /// That of the functions of an image.
+    /// Creates the control flow of the functions of an image, without finding it yet.
     pub fn new(image: &'s Image<'a>, described: &'s [Described]) -> LazyFlow<'s, 'a> {
         LazyFlow {
             image,
@@ -88,12 +89,13 @@ impl<'s, 'a> LazyFlow<'s, 'a> {
         }
     }
 
-    /// It.
+    /// Returns the control flow.
     pub fn get(&self) -> &Flow {
         self.flow.get_or_init(|| find(self.image, self.described))
     }
 
-    /// Whether a function exchanges stacks by copying them. All code is decoded only if some bytes of it look so.
+    /// Returns whether a function exchanges stacks by copying them. All code is decoded only if some bytes look as if
+    /// code did.
     pub fn copies_stacks(&self, start: u64) -> bool {
         let may_copy = self.may_copy.get_or_init(|| {
             self.described.iter().any(|function| {
@@ -104,7 +106,7 @@ impl<'s, 'a> LazyFlow<'s, 'a> {
         *may_copy && self.get().copies_stacks(start)
     }
 
-    /// Whether functions are there that [`Flow::is_unwinding`] may know more of.
+    /// Returns whether the image has unwinders. Without them, [`Flow::is_unwinding`] holds for no function.
     pub fn has_unwinders(&self) -> bool {
         *self
             .has_unwinders
@@ -131,7 +133,8 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
         finder.found
     });
     gaps(image, described, &targets);
-    // Pointers that the linker makes count, too, and those that it has made.
+    // Pointers that the dynamic linker will fill are targets, too. In a program for one fixed place, the linker has
+    // filled them.
     image
         .relative
         .values()
@@ -169,7 +172,7 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
     }
 }
 
-/// Adds to some functions those that call them or end with a jump to them.
+/// Adds to some functions their callers, and the functions that end with a jump to them.
 fn with_callers(
     image: &Image<'_>,
     described: &[Described],
@@ -194,15 +197,17 @@ fn with_callers(
     callers.chain(functions.iter().copied()).collect()
 }
 
-/// Whether an instruction adds a register to the stack pointer. Compilers make room with subtractions, and give it back with
-/// numbers or saved values; who adds a distance goes on with another stack.
+/// Returns whether an instruction adds a register to the stack pointer.
+///
+/// Compilers make room with subtractions, and give it back with numbers or saved values. Code that adds a computed
+/// distance goes on with another stack.
 fn moves_stack(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Code::Add_rm64_r64 | Code::Add_r64_rm64)
         && instruction.op0_register() == Register::RSP
         && instruction.op1_kind() == OpKind::Register
 }
 
-/// Whether some bytes of code may be such an instruction.
+/// Returns whether some bytes of code may be an instruction that adds a register to the stack pointer.
 fn may_move_stack(code: &[u8]) -> bool {
     memchr::memchr2_iter(0x01, 0x03, code).any(|at| {
         let before = at.checked_sub(1).and_then(|at| code.get(at));
@@ -214,8 +219,10 @@ fn may_move_stack(code: &[u8]) -> bool {
     })
 }
 
-/// Adds the functions that leave the frame pointer to one of these as their caller left it: what that finds there and gives
-/// back is their caller's. Of each pass, what is called and by which function.
+/// Adds the functions that pass their caller's frame pointer on to one of these functions. The callee uses or changes
+/// the caller's value then.
+///
+/// Each pass is the address of the callee and the address of the calling function.
 fn pass_on(functions: &mut HashSet<u64>, mut passes: Vec<(u64, u64)>) {
     let mut open: Vec<u64> = functions.iter().copied().collect();
     if !open.is_empty() {
@@ -232,7 +239,7 @@ fn pass_on(functions: &mut HashSet<u64>, mut passes: Vec<(u64, u64)>) {
     }
 }
 
-/// Functions that throw exceptions or resume after them.
+/// Returns the functions that throw exceptions or resume after them.
 fn unwinders(image: &Image<'_>, described: &[Described]) -> HashSet<u64> {
     described
         .iter()
@@ -247,7 +254,7 @@ fn unwinders(image: &Image<'_>, described: &[Described]) -> HashSet<u64> {
         .collect()
 }
 
-/// What was found in some of the functions; as in [`Flow`].
+/// The findings in some of the functions, as in [`Flow`].
 #[derive(Default)]
 struct Found {
     loops: HashSet<u64>,
@@ -255,14 +262,14 @@ struct Found {
     frame_pointer: HashSet<u64>,
     /// Functions that look at their caller's frame pointer where they have saved it.
     frame: HashSet<u64>,
-    /// What is called and jumped to while the frame pointer is as the caller left it, and by which functions.
+    /// Branches and calls while the frame pointer is as the caller left it: the target, and the function.
     passes: Vec<(u64, u64)>,
     unwinding: HashSet<u64>,
     /// Functions that add a register to the stack pointer.
     moves: HashSet<u64>,
-    /// Functions and the parts of functions that they branch to.
+    /// Pairs of a function and a part of another function to which it branches.
     parts: HashSet<(u64, u64)>,
-    /// Parts of functions and the functions to whose start they branch.
+    /// Pairs of a part of a function and the function to whose start it branches.
     backs: Vec<(u64, u64)>,
 }
 
@@ -272,9 +279,9 @@ struct Finder<'s, 'a> {
     unwinders: &'s HashSet<u64>,
     targets: &'s Marks,
     found: Found,
-    /// Addresses that a function has named so far, by the number of the register that they were put in.
+    /// Addresses that a function has named so far, by the number of the register that holds them.
     named: [Vec<u64>; 16],
-    /// Tables of distances in a function.
+    /// Addresses of the tables of distances in a function.
     tables: Vec<u64>,
 }
 
@@ -323,7 +330,7 @@ impl Finder<'_, '_> {
                 }
             } else if instruction.is_ip_rel_memory_operand() {
                 let address = instruction.ip_rel_memory_address();
-                // A function (this one, too), or a label of a computed jump.
+                // The address is a function's (also of this one), or the label of a computed jump.
                 self.targets.set(address);
                 if let Some(named) = self.named(instruction.op0_register()) {
                     named.push(address);
@@ -331,7 +338,7 @@ impl Finder<'_, '_> {
             } else if instruction.code() == Code::Movsxd_r64_rm32
                 && instruction.memory_index_scale() == 4
             {
-                // A distance from a table is read.
+                // The instruction reads a distance from a table.
                 let base = instruction.memory_base();
                 let of_base = self.named(base).map(std::mem::take);
                 self.tables.extend(of_base.unwrap_or_default());
@@ -339,7 +346,7 @@ impl Finder<'_, '_> {
                 && instruction.op0_kind() == OpKind::Memory
                 && instruction.memory_base() == Register::None
             {
-                // A table of addresses, of code for one place.
+                // The jump reads a table of addresses, in code for one fixed place.
                 self.addresses(function, instruction.memory_displacement64());
             }
         }
@@ -355,13 +362,13 @@ impl Finder<'_, '_> {
         self.tables = tables;
     }
 
-    /// What was put in a register.
+    /// Returns the addresses that were put in a register.
     fn named(&mut self, register: Register) -> Option<&mut Vec<u64>> {
         let number = register.is_gpr64().then(|| register.number());
         number.and_then(|number| self.named.get_mut(number))
     }
 
-    /// A function, or a part of one, branches.
+    /// Takes in a branch of a function, or of a part of one.
     fn branch(&mut self, function: &Described, target: u64) {
         self.go_on(function, target);
         if function.contains(target) {
@@ -378,14 +385,14 @@ impl Finder<'_, '_> {
         }
     }
 
-    /// The function that an address is in.
+    /// Returns the function that an address lies in.
     fn around(&self, address: u64) -> Option<Described> {
         let at = self.described.partition_point(|f| f.start <= address);
         let before = self.described.get(at.checked_sub(1)?)?;
         before.contains(address).then_some(*before)
     }
 
-    /// A function may go on at an address.
+    /// Takes in that a function may go on at an address.
     fn go_on(&mut self, function: &Described, target: u64) {
         if is_start(self.image, function, target) {
             self.found.loops.insert(function.start);
@@ -394,8 +401,9 @@ impl Finder<'_, '_> {
         }
     }
 
-    /// Looks at a table of distances from itself, as compilers make for `switch`. What follows it is known by leading
-    /// elsewhere than into the function and its parts.
+    /// Looks at a table of distances from itself, as compilers make for `switch`.
+    ///
+    /// The table ends before the first word that leads elsewhere than into the function and its parts.
     fn distances(&mut self, function: &Described, table: u64) {
         for case in 0..MOST_CASES {
             let Some(&[a, b, c, d]) = self.image.bytes(table + 4 * case, 4) else {
@@ -410,7 +418,7 @@ impl Finder<'_, '_> {
         }
     }
 
-    /// Looks at a table of addresses.
+    /// Looks at a table of addresses, which ends as in [`Finder::distances`].
     fn addresses(&mut self, function: &Described, table: u64) {
         for case in 0..MOST_CASES {
             let word = self.image.bytes(table.wrapping_add(8 * case), 8);
@@ -427,7 +435,7 @@ impl Finder<'_, '_> {
     }
 }
 
-/// Looks at code that no table describes: it may branch into functions.
+/// Looks at code that no unwind table describes: it may branch into functions.
 fn gaps(image: &Image<'_>, described: &[Described], targets: &Marks) {
     let mut at = 0;
     for segment in image.segments.iter().filter(|s| s.executable) {
@@ -460,7 +468,7 @@ fn gap(image: &Image<'_>, from: u64, to: u64, targets: &Marks) {
     }
 }
 
-/// Looks at data of a program that is made for one place.
+/// Looks at the data of a program for one fixed place: its words may be pointers to code.
 fn pointers(image: &Image<'_>, targets: &Marks) {
     for segment in image.segments.iter().filter(|s| !s.executable) {
         let bytes = image.bytes(segment.address, segment.file_size);
@@ -478,7 +486,7 @@ fn is_near_branch(instruction: &Instruction) -> bool {
     )
 }
 
-/// Whether an address is that of a function's first instruction.
+/// Returns whether an address is that of a function's first instruction.
 fn is_start(image: &Image<'_>, function: &Described, address: u64) -> bool {
     if address == function.start {
         return true;
@@ -490,7 +498,7 @@ fn is_start(image: &Image<'_>, function: &Described, address: u64) -> bool {
             .is_some_and(|bytes| bytes == ENDBR)
 }
 
-/// Whether an instruction has to do with the place of the return address, other than to return.
+/// Returns whether an instruction uses the place of the return address, other than to return.
 pub fn looks(instruction: &Instruction, slot: Slot) -> bool {
     let (register, distance) = match slot {
         Slot::AboveStackPointer(distance) => (Register::RSP, distance),
@@ -501,8 +509,8 @@ pub fn looks(instruction: &Instruction, slot: Slot) -> bool {
     if pops && slot == Slot::AboveStackPointer(0) {
         return true;
     }
-    // Nops have operands, too; hand-written code takes the place for its frame pointer; and to change nothing with
-    // the bus locked is a fence.
+    // Nops have operands, too. Hand-written code computes the address of the place for its frame pointer. An
+    // instruction that changes nothing with the bus locked is a fence.
     let is_fence =
         instruction.has_lock_prefix() && instruction.op1_kind() == OpKind::Immediate8to64;
     let is_used = !is_fence
@@ -522,7 +530,7 @@ mod tests {
     use super::*;
     use iced_x86::code_asm::{CodeAssembler, qword_ptr, r10, rax, rbp, rsp};
 
-    /// Whether the instruction that `assemble` makes looks at the return address where it lies at `slot`.
+    /// Returns whether the instruction that `assemble` makes looks at the return address where it lies at `slot`.
     fn looks_so(slot: Slot, assemble: impl FnOnce(&mut CodeAssembler)) -> bool {
         let mut assembler = CodeAssembler::new(64).unwrap();
         assemble(&mut assembler);

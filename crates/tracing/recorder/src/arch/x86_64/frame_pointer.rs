@@ -1,9 +1,9 @@
-//! Which functions deal with the frame pointer as the ABI asks: what their caller has in it they neither use nor change.
+//! Functions that treat the frame pointer as the ABI asks: they neither use nor change their caller's value.
 //!
-//! While a traced function runs, it finds another value there than its caller left (`hot`), and when it returns, the caller
-//! gets back its own. Compilers' functions never know: they save the register before they use it, and restore it. Assembler
-//! code has conventions of its own now and then, and who asks for the address of the caller's frame
-//! (`__builtin_frame_address(1)`) looks at what was saved.
+//! While a traced function runs, it finds another value there than its caller left (`hot`). When it returns, the caller
+//! gets its own value back. Functions of compilers never notice: they save the register before they use it, and restore
+//! it. Assembler code has conventions of its own now and then. Code that asks for the address of the caller's frame
+//! (`__builtin_frame_address(1)`) looks at the saved value.
 
 use super::described::{Described, Slot};
 use crate::analysis::image::Image;
@@ -13,18 +13,18 @@ use iced_x86::{
 };
 use std::collections::HashSet;
 
-/// How many instructions of a function are looked at, each in all states.
+/// The largest number of instructions of a function that are looked at. An instruction counts once in each state.
 const MOST_INSTRUCTIONS: usize = 1 << 16;
 
-/// What an instruction does with the frame pointer.
+/// The use of the frame pointer by an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     None,
-    /// It keeps its value on the stack.
+    /// The instruction saves the value on the stack.
     Save,
-    /// It has another value now, whatever it had before; in its upper bits perhaps not.
+    /// The instruction overwrites the value, except perhaps its upper bits, without using it.
     Write,
-    /// All else.
+    /// The instruction uses the value in any other way.
     Read,
 }
 
@@ -34,7 +34,7 @@ fn is_frame_pointer(register: Register) -> bool {
 
 fn used(instruction: &Instruction) -> Use {
     let code = instruction.code();
-    // It is asked of all instructions: most have nothing to do with it.
+    // All instructions come here, and most have nothing to do with the frame pointer.
     let is_operand = (0..instruction.op_count()).any(|operand| {
         instruction.op_kind(operand) == OpKind::Register
             && is_frame_pointer(instruction.op_register(operand))
@@ -61,21 +61,21 @@ fn used(instruction: &Instruction) -> Use {
     if is_written { Use::Write } else { Use::Read }
 }
 
-/// Watches a function's instructions go by, in the order in which they lie, for what needs a closer look.
+/// A watch over the instructions of a function, in the order in which they lie, for those that need a closer look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     is_saved: bool,
-    /// It does something with the frame pointer that most functions do not do.
+    /// Whether an instruction uses the frame pointer before it is saved, as most functions do not.
     pub is_odd: bool,
 }
 
 impl Watch {
-    /// Whether the frame pointer is what the caller has left.
+    /// Returns whether no instruction has used the frame pointer yet.
     pub fn is_untouched(&self) -> bool {
         !self.is_saved && !self.is_odd
     }
 
-    /// The next instruction.
+    /// Takes in the next instruction.
     pub fn see(&mut self, instruction: &Instruction) {
         if self.is_saved || self.is_odd {
             return;
@@ -88,8 +88,10 @@ impl Watch {
     }
 }
 
-/// Whether an instruction looks at the caller's frame pointer where it was saved, other than to restore it: below the return
-/// address, where the frame pointer leads, or a copy of it that the instruction before has made.
+/// Returns whether an instruction looks at the saved frame pointer of the caller, other than to restore it.
+///
+/// The saved value lies below the return address, where the frame pointer leads. The instruction may also use a copy of
+/// the frame pointer that the instruction before has made.
 pub fn looks_at_saved(instruction: &Instruction, before: &Instruction, slot: Slot) -> bool {
     let is_copied = matches!(before.code(), Code::Mov_rm64_r64 | Code::Mov_r64_rm64)
         && before.op0_kind() == OpKind::Register
@@ -111,14 +113,15 @@ pub fn looks_at_saved(instruction: &Instruction, before: &Instruction, slot: Slo
         )
 }
 
-/// Whether a function uses its caller's frame pointer, or returns with another. Branches through tables are not followed,
-/// nor is what happens once the value is saved: what compilers then do with the register does not depend on it, but they
-/// copy it about where it is undefined.
+/// Returns whether a function uses its caller's frame pointer, or returns with another one.
+///
+/// Branches through tables are not followed. Neither is code behind the instruction that saves the value: the later
+/// uses of the register by compilers do not depend on it, but they copy it about where it is undefined.
 pub fn uses_callers(image: &Image<'_>, function: &Described) -> bool {
     let mut open = vec![(function.start, false)];
     let mut seen = HashSet::new();
     let mut instruction = Instruction::default();
-    // Whether the caller's value is overwritten goes with each place.
+    // Each place to look at comes with a flag: whether the caller's value is overwritten there.
     while let Some((start, mut is_lost)) = open.pop() {
         let size = function.end().saturating_sub(start);
         let Some(bytes) = image.bytes(start, size) else {
@@ -172,7 +175,7 @@ mod tests {
     use iced_x86::IcedError;
     use iced_x86::code_asm::{CodeAssembler, eax, ebp, qword_ptr, r12, rax, rbp, rbx, rdi, rsp};
 
-    /// What is used by the instruction that `assemble` makes.
+    /// Returns the use of the frame pointer by the instruction that `assemble` makes.
     fn use_of(assemble: impl FnOnce(&mut CodeAssembler) -> Result<(), IcedError>) -> Use {
         let mut assembler = CodeAssembler::new(64).unwrap();
         assemble(&mut assembler).unwrap();

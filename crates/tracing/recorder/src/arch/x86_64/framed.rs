@@ -1,8 +1,9 @@
-//! Functions of which it is known without a look at all code that their entries can be patched.
+//! Functions whose entries can be patched, as is known without a look at all code.
 //!
-//! A compiler puts its call of `mcount` where each execution of a function passes once: nothing goes on at an instruction
-//! before it but what enters the function, or it would be called again. What is left to know is whether the function looks
-//! at its return address, and that is seen quickly where the frame pointer leads to it.
+//! A compiler puts its call of `mcount` where each execution of a function passes once. So only an entry of the
+//! function leads to the instructions before it, or `mcount` would be called again. The question that is left is
+//! whether the function looks at its return address. It has a quick answer where the frame pointer leads to the return
+//! address.
 
 use super::described::{Described, Slot, Stretch};
 use super::flow::looks;
@@ -13,15 +14,15 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 /// `push %rbp; mov %rsp, %rbp`, both ways to write it.
 const FRAMES: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
 
-/// A function that makes a frame first and keeps it until it returns: its return address lies above the frame pointer all
-/// the time between.
+/// The frame of a function that makes it first and keeps it until it returns. All the time between, the return address
+/// lies above the frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framed {
-    /// It ends by calling itself, with a jump: a loop, of which each round would take memory.
+    /// Whether the function ends with a jump to its own start: a loop, each round of which would take memory.
     pub loops: bool,
 }
 
-/// Whether a function is framed.
+/// Returns the frame of a function, if the function is framed.
 pub fn framed(image: &Image<'_>, function: &Described, stretches: &[Stretch]) -> Option<Framed> {
     let bytes = image.bytes(function.start, function.size)?;
     let skip = if bytes.starts_with(ENDBR) {
@@ -39,7 +40,7 @@ pub fn framed(image: &Image<'_>, function: &Described, stretches: &[Stretch]) ->
         let is_known = match stretch.slot {
             Slot::AboveFramePointer(8) => true,
             Slot::AboveStackPointer(_) if end <= skip + frame.len() => true,
-            // What is behind the frame, to return or to jump on.
+            // Behind the frame, the function returns or jumps on.
             slot @ Slot::AboveStackPointer(0) => {
                 let code = bytes.get(at..end).unwrap_or_default();
                 let from = function.start + at as u64;
@@ -60,10 +61,10 @@ pub fn framed(image: &Image<'_>, function: &Described, stretches: &[Stretch]) ->
     (at == bytes.len()).then_some(Framed { loops })
 }
 
-/// Where the return address of a framed function lies.
+/// The place of a framed function's return address.
 const RETURN_ADDRESS: Slot = Slot::AboveFramePointer(8);
 
-/// Whether a framed function looks at its return address, or changes it.
+/// Returns whether a framed function looks at its return address, or changes it.
 pub fn looks_at_return_address(bytes: &[u8]) -> bool {
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     // Most functions need not be decoded.
@@ -76,11 +77,12 @@ pub fn looks_at_return_address(bytes: &[u8]) -> bool {
         .any(|instruction| looks(&instruction, RETURN_ADDRESS))
 }
 
-/// Where some bytes may be the distance in an instruction that uses the memory where a framed function's return address
-/// lies: 8 bytes above the frame pointer. Other bytes may look so, too.
+/// Finds bytes that may be the distance in an instruction that uses a framed function's return address.
+///
+/// The return address lies 8 bytes above the frame pointer. Other bytes may look the same.
 fn distances(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    // The operand's address is the frame pointer's value and a number of one byte or four, also in the longer way that is
-    // made for an index, without one.
+    // The operand's address is the frame pointer's value plus a number of one byte or four. There is also a longer
+    // encoding, with a byte for an index and no index in it.
     let before = |at: usize, distance| at.checked_sub(distance).and_then(|at| bytes.get(at));
     memchr::memchr_iter(8, bytes).filter(move |&at| {
         let Some(operand) = before(at, 1) else {
@@ -101,11 +103,12 @@ fn distances(bytes: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether the instruction that the byte `at` belongs to may look at the return address.
+/// Returns whether the instruction that contains the byte `at` may look at the return address.
 ///
-/// Where it begins is known surely only by decoding from the start on. But one of the 15 bytes that lie a little before it is
-/// an instruction's first, as instructions are not longer, and whoever begins at any of them soon goes on as if he had begun
-/// there. So all are tried: if none comes to such an instruction, there is none.
+/// Only decoding from the start tells surely where that instruction begins. But an instruction has no more than 15
+/// bytes. So among 15 bytes that lie a little before it, one is an instruction's first byte. Decoding from any other of
+/// them soon goes on at the same instructions. So all 15 are tried: if none leads to an instruction that looks, there
+/// is none.
 fn may_look(decoder: &mut Decoder<'_>, at: usize) -> bool {
     const LONGEST: usize = 15;
     const BEFORE: usize = 48;
@@ -115,14 +118,14 @@ fn may_look(decoder: &mut Decoder<'_>, at: usize) -> bool {
     let mut instruction = Instruction::default();
     for start in first..first + starts {
         let mut place = start;
-        // What was decoded before leads to where it led then.
+        // A place that was decoded before leads where it led then.
         while place <= at && seen & (1 << (place - first)) == 0 {
             seen |= 1 << (place - first);
             if decoder.set_position(place).is_err() || !decoder.can_decode() {
                 return true;
             }
             decoder.decode_out(&mut instruction);
-            // Of what is no instruction, too, some bytes are passed over.
+            // Bytes that are no instruction are passed over, too.
             place = decoder.position().max(place + 1);
             if place > at && looks(&instruction, RETURN_ADDRESS) {
                 return true;

@@ -1,11 +1,13 @@
 //! The code that all thunks of a pool share: the hooks of entries and exits.
 //!
-//! What they do for a call: write a record (`dioptra_tracelayout::record`), and keep the return address on the thread's
-//! shadow stack. Whatever is out of the ordinary they leave to the runtime, before they have changed anything. They
-//! change no vector state, and no register but one: compilers that know all callers of a function rely on what it leaves
-//! alone. The one is the frame pointer: while the function runs, it leads to the call's entry on the shadow stack, where
-//! the caller's and the return address make a frame record ([`ENTRY_FRAME`]). Who follows frame pointers, as the kernel does
-//! for call chains, so finds the caller behind the thunk.
+//! A hook writes a record for a call (`dioptra_tracelayout::record`), and keeps the return address on the thread's
+//! shadow stack. Whatever is out of the ordinary, it leaves to the runtime before it has changed anything.
+//!
+//! Hooks change no vector state, and no register but the frame pointer: compilers that know all callers of a function
+//! rely on the registers that the function leaves alone. While the function runs, the frame pointer leads to the call's
+//! entry on the shadow stack. There the caller's frame pointer and the return address make a frame record
+//! ([`ENTRY_FRAME`]). So code that follows frame pointers, as the kernel does for call chains, finds the caller behind
+//! the thunk.
 //!
 //! The stack in a hook (`S` is where the call's return address lies):
 //!
@@ -14,7 +16,7 @@
 //! exit:           | S-32 r11 | S-24 rdx | S-16 rax            | S-8 into the thunk | S
 //! ```
 //!
-//! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
+//! A *busy* word in the thread's block keeps hooks of signal handlers away while a hook is at work.
 
 use super::judge;
 use crate::pools::hooks::{HookKind, HookOptions};
@@ -33,70 +35,72 @@ use iced_x86::code_asm::{
 };
 use iced_x86::{BlockEncoderOptions, IcedError};
 
-/// What the code has to know.
+/// The parameters of the generated code.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
-    /// Where the code will lie.
+    /// The address at which the code will lie.
     pub address: u64,
-    /// Of the runtime.
+    /// The addresses in the traced process that the code refers to.
     pub runtime: RuntimeAddresses,
-    /// Where the pool's thunks lie: from, to. A return address there is that of a traced function that ended in a jump.
+    /// The first address of the pool's thunks, and the first address behind them. A return address there belongs to a
+    /// traced function that ended in a jump.
     pub thunks: (u64, u64),
-    /// What hooks do.
+    /// The options of the hooks.
     pub options: HookOptions,
 }
 
 /// The hooks of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HookSet {
-    /// Of an entry whose id fits 16 bits and comes shifted left by 16.
+    /// The address of the hook for entries whose id fits 16 bits. The operand is the id shifted left by 16.
     pub enter: u64,
-    /// Of an entry with a larger id, which comes as it is and whose lower 16 bits are not 0.
+    /// The address of the hook for entries with a larger id. The operand is the id itself, whose lower 16 bits are not
+    /// 0.
     pub enter_large: u64,
-    /// Of an exit.
+    /// The address of the hook for exits.
     pub exit: u64,
 }
 
-/// The code, and where its parts begin.
+/// The code of the hooks, and the addresses of its parts.
 #[derive(Clone, Debug)]
 pub struct HotCode {
-    /// To be placed at [`Parameters::address`].
+    /// The bytes, to be placed at [`Parameters::address`].
     pub bytes: Vec<u8>,
     sets: [HookSet; HookKind::ALL.len()],
-    /// Each hook's code.
+    /// All hooks.
     pub hooks: Vec<HookCode>,
 }
 
-/// Where a hook's code lies.
+/// The place of a hook's code.
 #[derive(Clone, Copy, Debug)]
 pub struct HookCode {
-    /// Its first byte.
+    /// The address of the first byte.
     pub start: u64,
-    /// The first byte behind it.
+    /// The address of the first byte behind the hook.
     pub end: u64,
-    /// From, to: here the frame pointer leads to the caller's, which it does not before and behind.
+    /// The only range in which the frame pointer leads to the call's entry, which holds the caller's frame pointer.
     pub framed: Option<(u64, u64)>,
 }
 
 impl HotCode {
-    /// The hooks of a kind.
+    /// Returns the hooks of a kind.
     pub fn set(&self, kind: HookKind) -> HookSet {
         self.sets[kind as usize]
     }
 }
 
-// The frame pointer leads to the entry itself.
+// The frame pointer leads to the entry, and the entry begins with the caller's frame pointer.
 const _: () = assert!(ENTRY_FRAME == 0);
 
-/// How large it is at most: the pool is laid out before it is known.
+/// The largest size of the code in bytes. The pool is laid out before the size is known.
 pub const HOT_SIZE: u64 = 12288;
 
-/// Offsets in generated code are 32-bit numbers.
+/// Returns an offset as the 32-bit number that generated code takes.
 pub(super) fn offset(value: i64) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// A word of the thread's block.
+/// Returns the operand for a word of the thread's block.
 pub(super) fn block(parameters: &Parameters, at: i64) -> AsmMemoryOperand {
     qword_ptr((parameters.runtime.thread_block + at) as u64).fs()
 }
@@ -110,7 +114,7 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
     let mut slow_enter = a.create_label();
     let mut slow_exit = a.create_label();
     let options = &parameters.options;
-    // Without rules there is one kind.
+    // A recording without rules needs one kind.
     let kinds: &[HookKind] = match options.hides || options.at_least.is_some() {
         _ if options.samples => &HookKind::ALL,
         true => &HookKind::ALL[..HookKind::UNSAMPLED],
@@ -186,7 +190,7 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
     })
 }
 
-/// Which hook.
+/// The part of a call at which a hook works.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Enter,
@@ -194,7 +198,7 @@ enum Part {
     Exit,
 }
 
-/// A hook that leaves all to the runtime.
+/// Generates a hook that leaves everything to the runtime.
 fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), IcedError> {
     a.push(rax)?;
     a.push(rdx)?;
@@ -202,18 +206,19 @@ fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), Ic
     a.jmp(qword_ptr(slow_address))
 }
 
-/// Of the chosen execution whose entry is at rax: how many of its slot are open; the slot in rdx.
+/// Puts the slot of the chosen execution whose entry is at rax in rdx. Returns the operand for the number of open
+/// executions of that slot.
 fn open_executions(a: &mut CodeAssembler) -> Result<AsmMemoryOperand, IcedError> {
     a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
     a.shr(edx, 8)?;
     Ok(dword_ptr(r11 + rdx * 4 + offset(sampling::open(0))))
 }
 
-/// `ret`, with a prefix that does nothing: debuggers (gdb) take a bare one for an ordinary function's end, where all
-/// registers are the caller's, and do not ask the tables.
+/// `ret` with a prefix that does nothing. Debuggers (gdb) take a bare `ret` for the end of an ordinary function, where
+/// all registers are the caller's, and do not ask the tables.
 pub const RETURN: &[u8] = &[0xf3, 0xc3];
 
-/// Of the entry at rax the sampler, without [`sampling::SAMPLERS`], in rdx.
+/// Puts the address of the sampler of the entry at rax, less [`sampling::SAMPLERS`], in rdx.
 pub(super) fn find_sampler(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
     a.shr(edx, 8)?;
@@ -221,7 +226,7 @@ pub(super) fn find_sampler(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))
 }
 
-/// The common end of hooks: the code behind it is reached by jumps only.
+/// Ends a hook. Only jumps reach the code behind it.
 pub(super) fn finish(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
     a.mov(block(parameters, BLOCK_BUSY), 0)?;
     a.pop(r11)?;
@@ -230,7 +235,8 @@ pub(super) fn finish(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(
     a.db(RETURN)
 }
 
-/// The clock's reading, shifted, in rdx; the distance from the last record's in rax.
+/// Reads the clock: puts the shifted reading in rdx and its distance from the last record in rax, and compares the
+/// distance with the largest that fits a record.
 pub(super) fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
     a.rdtsc()?;
     a.shl(rdx, 32)?;
@@ -241,7 +247,7 @@ pub(super) fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Resu
     a.cmp(rax, MAX_DELTA as i32)
 }
 
-/// A record that sets the clock to rdx, and 0 in rax.
+/// Writes a record that sets the clock to rdx, puts 0 in rax, and goes on at `back`.
 pub(super) fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), IcedError> {
     a.mov(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.mov(qword_ptr(rax + 4), rdx)?;
@@ -251,8 +257,8 @@ pub(super) fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), 
     a.jmp(back)
 }
 
-/// What was in the block before, into the entry at `entry`; changes rdx. Levels are nobody's concern where they are not
-/// limited: all are 0.
+/// Saves the block's words that hide calls in the word `entry`; changes rdx. Where levels are not limited, the level is
+/// 0 and need not be saved.
 fn save_gate(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -268,7 +274,7 @@ fn save_gate(
     a.mov(entry, rdx)
 }
 
-/// What was in the block before, out of the entry at rax; changes rdx.
+/// Restores the block's words that hide calls from the entry at rax; changes rdx.
 pub(super) fn restore_gate(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -285,7 +291,7 @@ pub(super) fn restore_gate(
     a.mov(block(parameters, BLOCK_HIDDEN), rdx)
 }
 
-/// Where the frame pointer leads to the caller's: from, to.
+/// Generates the hook of an entry. Returns the range in which the frame pointer leads to the call's entry.
 fn entry_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -327,7 +333,7 @@ fn entry_hook(
     a.cmp(block(parameters, BLOCK_BUSY), 0)?;
     a.jne(slow)?;
     a.mov(block(parameters, BLOCK_BUSY), rsp)?;
-    // Room for the record, and for the call?
+    // Is there room for the record and for the entry?
     a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
     if !mutes {
         a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
@@ -358,7 +364,7 @@ fn entry_hook(
         a.or(dword_ptr(rax + next + offset(ENTRY_FLAGS)), edx)?;
     }
     if judged {
-        // What is within an execution belongs to it.
+        // A call within an execution belongs to that execution.
         judge::is_open(a)?;
         a.jne(give_up)?;
     }
@@ -403,7 +409,7 @@ fn entry_hook(
         _ => {}
     }
     if chosen && !judged {
-        // The entry is there: if a handler leaves the hook from here on, the execution ends with it.
+        // The entry is there: if a handler leaves the hook from here on, the execution ends with the entry.
         let open = open_executions(a)?;
         a.inc(open)?;
     }
@@ -418,7 +424,7 @@ fn entry_hook(
         a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
         a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
         if part == Part::EnterLarge {
-            // {escape, kind, delta, id}: the id and the delta first.
+            // The record is {escape, kind, delta, id}. The id and the delta are written first.
             a.mov(word_ptr(rdx + 4), ax)?;
             a.mov(eax, dword_ptr(rsp + 32))?;
             a.mov(dword_ptr(rdx + 6), eax)?;
@@ -433,7 +439,7 @@ fn entry_hook(
         if kind == HookKind::Timed {
             a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
             if part == Part::EnterLarge {
-                // Not worth the trouble: it is never taken back.
+                // The record of a large id is never taken back, because it is not worth the trouble.
                 a.mov(edx, ENTRY_POSITION)?;
             } else {
                 a.add(edx, 4)?;
@@ -449,12 +455,12 @@ fn entry_hook(
         time_escape(a, write)?;
     }
 
-    // The innermost open call lies below or here. Here, with a return address in the pool: a function ended in a jump
-    // to this one. Else the stack was cut.
+    // The innermost open call lies below or here. If it lies here and the return address is in the pool, a function
+    // ended in a jump to this one. Otherwise the stack was cut.
     a.set_label(&mut not_above)?;
     a.jne(give_up)?;
     if options.hides {
-        // That function may have hidden what it calls.
+        // The function that jumped may have hidden the calls below it.
         a.cmp(block(parameters, BLOCK_HIDDEN), rdx)?;
         a.je(give_up)?;
     }
@@ -478,8 +484,10 @@ fn entry_hook(
     Ok((framed, not_above))
 }
 
-/// The common beginning of exits: the record in r11, its innermost entry in rax. Gives up unless that is the call's, if another
-/// hook is at work, and if a record is `written` and there is no room for it.
+/// Begins the hook of an exit: puts the record in r11 and the innermost entry in rax.
+///
+/// Gives up unless the entry is that of the call. Also gives up if another hook is at work, or if a record is `written`
+/// and there is no room for it.
 pub(super) fn exit_begins(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -496,18 +504,18 @@ pub(super) fn exit_begins(
         a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
         a.jae(give_up)?;
     }
-    // The frame pointer leads to the call's entry again, as it did when the function began. The slot alone would not tell: where
-    // stacks are copied, several suspended calls have the same one.
+    // The frame pointer leads to the call's entry again, as it did when the function began. The slot alone is not
+    // enough: where stacks are copied, several suspended calls have the same one.
     a.cmp(rbp, rax)?;
     a.jne(give_up)?;
     a.lea(rdx, qword_ptr(rsp + 32))?;
     a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
     a.jne(give_up)?;
-    // A hook that was left by a jump has perhaps recorded half of what it did: the runtime has to see its word.
+    // A hook that was left by a jump may have recorded half of its work. Then the runtime has to see the busy word.
     a.cmp(block(parameters, BLOCK_BUSY), 0)?;
     a.jne(give_up)?;
-    // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
-    // enough.
+    // A handler may have called functions and returned meanwhile. Then the top is as it was, and the chunk's margin is
+    // wide enough.
     a.mov(block(parameters, BLOCK_BUSY), rsp)
 }
 
@@ -530,7 +538,7 @@ fn exit_hook(
     exit_begins(a, parameters, !mutes, give_up)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
     a.mov(qword_ptr(rsp + 32), rdx)?;
-    // Before the entry is given up: unwinders find it there until then.
+    // This comes before the entry is removed, because unwinders find the frame pointer there until then.
     a.mov(rbp, qword_ptr(rax + offset(ENTRY_FRAME)))?;
     if saves {
         restore_gate(a, parameters)?;
@@ -540,7 +548,7 @@ fn exit_hook(
     }
     if kind == HookKind::Chosen {
         let mut closed = a.create_label();
-        // A forked child has calls that its parent began.
+        // A forked child ends calls that its parent began.
         let open = open_executions(a)?;
         a.cmp(open, 0)?;
         a.je(closed)?;

@@ -1,8 +1,8 @@
-//! Calls of other modules' functions that pass by the procedure linkage table: through the pointer that the dynamic
+//! Calls of other modules' functions that bypass the procedure linkage table: through the pointer that the dynamic
 //! linker has filled (`call *f@GOT(%rip)`), as `gcc -fno-plt` and rustc make them.
 //!
-//! The pointers are left alone, since programs compare them: it is the calls that are patched. Where they are is known
-//! if the functions that they are in are, so that no data is taken for code.
+//! The pointers are left alone, because programs compare them. Instead the calls are patched. Calls are looked for only
+//! in functions whose places are known, so that no data is taken for code.
 
 use super::described::Described;
 use super::loads::{FunctionCode, landing_pads};
@@ -17,25 +17,26 @@ use std::ops::Range;
 /// An instruction that uses a pointer to a library function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportSite {
-    /// Where it is.
+    /// The address of the instruction.
     pub at: u64,
-    /// What it does.
+    /// The use of the pointer.
     pub usage: ImportUse,
 }
 
-/// What is done with a pointer to a library function.
+/// The use of a pointer to a library function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportUse {
-    /// It is called.
+    /// The function is called.
     Call,
-    /// It is jumped to: a function's last call.
+    /// The function is jumped to, as another function's last call.
     Jump,
-    /// It is loaded into a register, and then only called. With the instruction's bytes that say which.
+    /// The pointer is loaded into a register, and then only called. The bytes are the instruction's prefix and its
+    /// operand byte, which say which register.
     Load([u8; 2]),
 }
 
 impl ImportSite {
-    /// Its size in bytes.
+    /// Returns the size of the instruction in bytes.
     pub fn size(&self) -> u64 {
         match self.usage {
             ImportUse::Call | ImportUse::Jump => 6,
@@ -43,12 +44,12 @@ impl ImportSite {
         }
     }
 
-    /// Whether code at an address, so many bytes of it, is a part of it.
+    /// Returns whether `size` bytes of code at `address` overlap the instruction.
     pub fn overlaps(&self, address: u64, size: u64) -> bool {
         self.at < address.wrapping_add(size) && address < self.at + self.size()
     }
 
-    /// The same at the distance at which the module was loaded.
+    /// Returns the instruction at the distance at which the module was loaded.
     pub fn rebase(self, bias: u64) -> ImportSite {
         ImportSite {
             at: self.at.wrapping_add(bias),
@@ -56,9 +57,9 @@ impl ImportSite {
         }
     }
 
-    /// What does the same with `target` itself in its place, if that is near.
+    /// Returns an instruction for the same place that uses `target` itself; `None` if `target` is out of reach.
     pub fn direct(&self, target: u64) -> Option<Vec<u8>> {
-        // A prefix, or a `nop` behind, makes it as long as it was.
+        // A prefix, or a `nop` behind, makes the instruction as long as it was.
         let (front, back): (&[u8], &[u8]) = match &self.usage {
             ImportUse::Call => (&[0x67, 0xe8], &[]),
             ImportUse::Jump => (&[0xe9], &[0x90]),
@@ -73,16 +74,16 @@ impl ImportSite {
 /// Calls through pointers.
 #[derive(Debug, Default)]
 pub struct ImportCalls {
-    /// By the pointer.
+    /// The instructions, by the address of the pointer.
     pub sites: BTreeMap<u64, Vec<ImportSite>>,
-    /// Functions whose addresses are loaded and called in ways that can't be followed.
+    /// Names of functions whose addresses are loaded and called in ways that can't be followed.
     pub through_registers: BTreeSet<String>,
 }
 
-/// Finds them.
+/// Finds the calls through pointers in the functions of an image.
 pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
     let mut calls = ImportCalls::default();
-    // Hooks of compilers are among the others: each function calls them.
+    // Hooks of compilers are left out: each function calls them.
     let wanted = image.imports.iter().filter(|(_, name)| !is_silent(name));
     let wanted = Pointers::new(wanted.map(|(pointer, _)| *pointer).collect());
     let stubs: HashSet<u64> = image.stubs.values().map(|stub| stub.jump).collect();
@@ -106,7 +107,7 @@ pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
 /// The addresses of some pointers.
 struct Pointers {
     sorted: Vec<u64>,
-    /// For 8 bytes from the first on, and again and again: whether one may be there.
+    /// A filter. Bit n, counted modulo 4096, says whether a pointer may lie 8 n bytes behind the first one.
     bits: [u64; 64],
 }
 
@@ -137,11 +138,12 @@ impl Pointers {
     }
 }
 
-/// So many bytes are looked at together.
+/// The number of bytes that are looked at together.
 const BLOCK: usize = 16;
 
-/// A bit for each pair of bytes that are the end of the opcode of an instruction as [`hits`] looks for, and the operand for
-/// an address that is relative to the instruction's.
+/// Returns a bit for each pair of bytes that looks like a part of an instruction that [`hits`] looks for.
+///
+/// The pair is the end of the opcode, and the operand for an address that is relative to the instruction's.
 fn uses(opcodes: &[u8; BLOCK], operands: &[u8; BLOCK]) -> u32 {
     use std::arch::x86_64::*;
     let vector = |bytes: &[u8; BLOCK]| {
@@ -166,7 +168,8 @@ fn uses(opcodes: &[u8; BLOCK], operands: &[u8; BLOCK]) -> u32 {
     }
 }
 
-/// Where bytes look like an instruction that uses one of the pointers, by address: most functions need not be decoded.
+/// Returns the addresses at which bytes look like an instruction that uses one of the pointers, sorted. Most functions
+/// need not be decoded then.
 fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
     let mut hits = Vec::new();
     if pointers.sorted.is_empty() {
@@ -178,7 +181,7 @@ fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
             .unwrap_or_default();
         let mut look = |at: usize| {
             let (front, back) = bytes.split_at(at);
-            // The operand's address is a distance from the instruction's end.
+            // The operand's address is given as a distance from the instruction's end.
             let Some(&[operand, a, b, c, d]) = back.first_chunk() else {
                 return;
             };
@@ -210,7 +213,8 @@ fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
     hits
 }
 
-/// Looks at the instructions of a function at some `hits`, by address. The others are decoded into memory that was used before.
+/// Looks at the instructions of a function at some `hits`, which are sorted. `instructions` is memory for the
+/// function's instructions that is used again.
 fn decode(
     image: &Image<'_>,
     function: &Described,
@@ -284,7 +288,7 @@ fn decode(
             _ => continue,
         };
         let site = ImportSite { at, usage };
-        // Somebody who knows what he does may jump into it.
+        // Hand-written code may jump into the instruction.
         let is_plain = site.size() == instruction.len() as u64;
         if is_plain && !is_target(at + 1..at + site.size()) {
             calls.sites.entry(pointer).or_default().push(site);

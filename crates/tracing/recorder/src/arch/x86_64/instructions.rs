@@ -1,26 +1,27 @@
-//! What debuggers may have to do with instructions that are overwritten.
+//! Properties of overwritten instructions that matter to debuggers.
 
 use iced_x86::{Code, Decoder, DecoderOptions};
 
-/// What compilers take to leave room for one instruction.
+/// The compiler options that leave room for one instruction.
 pub const ROOM: &str = "-pg -mfentry or -fpatchable-function-entry=5";
 
-/// Whether threads may execute an instruction while it is overwritten at once. Intel's manuals ask that they synchronise.
+/// Whether threads may execute an instruction while one write overwrites it. Intel's manuals ask that they synchronise.
 pub const SEES_AT_ONCE: bool = false;
 
-/// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
+/// Returns whether the overwritten bytes are one instruction, or do nothing. Breakpoints are set where an instruction
+/// begins.
 pub fn is_whole(original: &[u8]) -> bool {
     is_one_instruction(original) || is_nothing(original)
 }
 
-/// Whether one instruction is overwritten.
+/// Returns whether the overwritten bytes are one instruction.
 pub fn is_one_instruction(original: &[u8]) -> bool {
     let first = Decoder::new(64, original, DecoderOptions::NONE).decode();
     // An instruction that goes on behind the patch can't be decoded.
     first.is_invalid() || first.len() >= original.len()
 }
 
-/// Whether these are instructions that do nothing.
+/// Returns whether these are instructions that do nothing.
 pub fn is_nothing(bytes: &[u8]) -> bool {
     let is_nop = |code| {
         matches!(

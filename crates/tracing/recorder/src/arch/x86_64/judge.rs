@@ -1,10 +1,10 @@
-//! The parts of hooks that judge executions at their ends (`sample=pNN`): those that were not slow are taken back.
+//! The parts of hooks that judge executions at their ends (`sample=pNN`). Executions that were not slow are taken back.
 //!
-//! What `dioptra_filters::Tail::observe` does, without a system call, for all executions but a thread's first ones. The
-//! runtime does the rest: what was begun in another chunk, what is left by a jump.
+//! The code does the work of `dioptra_filters::Tail::observe`, without a system call, for all executions but a thread's
+//! first ones. The runtime does the rest: executions that began in another chunk, and those that are left by a jump.
 //!
-//! Besides the registers that all hooks save, these use others, which they save below the stack pointer, where handlers leave
-//! room: frames stay as unwinders expect them, and whatever gives up restores them.
+//! These parts use more registers than other hooks save. They save them below the stack pointer, where handlers leave
+//! room, so frames stay as unwinders expect them. Code that gives up restores the registers first.
 
 use super::hot::{
     Parameters, block, exit_begins, find_sampler, finish, offset, read_clock, restore_gate,
@@ -25,23 +25,23 @@ use iced_x86::code_asm::{
     qword_ptr, r11, rax, rbp, rcx, rdi, rdx, rsi, rsp, word_ptr,
 };
 
-// The running percentile is what a thread's memory of a function begins with.
+// A thread's memory of a judged function begins with the running percentile.
 const _: () = assert!(offset_of!(Judged, tail) == 0 && Judged::OPEN == Judged::STACK + 4);
 
-/// A word of the numbers behind the thunk, from where its hook of an exit returns to in `rsi`.
+/// Returns the offset of one of the numbers behind the thunk from the address to which its hook of an exit returns.
 fn number(at: usize) -> i32 {
     (THUNK_SIZE as i64 - EXIT_RETURN) as i32 + at as i32
 }
 
-/// Where the number of what the thread knows lies, from where the hook of an entry returns to.
+/// The offset of [`JudgeNumbers::judged`] from the address to which the hook of an entry returns.
 const JUDGED: i32 = THUNK_SLOT as i32 + offset_of!(JudgeNumbers, judged) as i32;
 
-/// A word of what the thread knows of the function, at rdi.
+/// Returns the operand for a word of the thread's [`Judged`] of the function, which is at rdi.
 fn known(at: usize) -> AsmMemoryOperand {
     qword_ptr(rdi + at as i32)
 }
 
-/// The word in which a register is saved meanwhile.
+/// Returns the operand for the word in which a register is saved meanwhile.
 fn saved(register: AsmRegister64) -> AsmMemoryOperand {
     qword_ptr(match register {
         _ if register == rcx => rsp - 8,
@@ -50,26 +50,27 @@ fn saved(register: AsmRegister64) -> AsmMemoryOperand {
     })
 }
 
-/// The time of the execution's end.
+/// Returns the operand for the word with the time of the execution's end.
 fn end_time() -> AsmMemoryOperand {
     qword_ptr(rsp - 32)
 }
 
-/// Compares whether no execution is open; changes rdx.
+/// Compares the function's number of open executions with 0; changes rdx.
 pub fn is_open(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.mov(rdx, qword_ptr(rsp + 24))?;
     a.movsxd(rdx, dword_ptr(rdx + JUDGED))?;
     a.cmp(dword_ptr(rdx + r11 + Judged::OPEN as i32), 0)
 }
 
-/// An execution begins: reads the clock as all hooks of entries do, and notes where its records begin.
+/// Begins an execution: reads the clock as all hooks of entries do, and notes where the execution's records begin.
 pub fn begin(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
     let word = |at: usize| qword_ptr(rcx + at as i32);
     a.mov(saved(rcx), rcx)?;
     a.mov(rcx, qword_ptr(rsp + 24))?;
     a.movsxd(rcx, dword_ptr(rcx + JUDGED))?;
     a.add(rcx, r11)?;
-    // Both words at once, and first: a handler's executions are others before, and belong to this one behind.
+    // One write sets the stack slot and opens the execution, and comes first. A handler's executions before it stand
+    // alone; those behind it belong to this execution.
     a.lea(edx, qword_ptr(rsp + 40))?;
     a.bts(rdx, 32)?;
     a.mov(word(Judged::STACK), rdx)?;
@@ -78,12 +79,12 @@ pub fn begin(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedE
     a.mov(rdx, qword_ptr(r11 + offset(CURSOR_TIME)))?;
     a.mov(word(Judged::BEFORE), rdx)?;
     read_clock(a, parameters)?;
-    // Moves keep what the clock's distance was compared with.
+    // `mov` keeps the flags of the comparison of the clock's distance.
     a.mov(word(Judged::START), rdx)?;
     a.mov(rcx, saved(rcx))
 }
 
-/// The hook of an exit.
+/// Generates the hook of an exit.
 pub fn exit_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -137,7 +138,7 @@ pub fn exit_hook(
     count(a)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
     a.mov(qword_ptr(rsp + 32), rdx)?;
-    // Before the entry is given up: unwinders find it there until then.
+    // This comes before the entry is removed, because unwinders find the frame pointer there until then.
     a.mov(rbp, qword_ptr(rax + offset(ENTRY_FRAME)))?;
     restore_gate(a, parameters)?;
     a.sub(rax, offset(ENTRY_SIZE))?;
@@ -185,9 +186,9 @@ pub fn exit_hook(
     a.jmp(qword_ptr(slow_address))
 }
 
-/// The level of the duration in rdx, in rax; changes rcx.
+/// Puts the level of the duration in rdx in rax; changes rcx and rdx.
 fn level(a: &mut CodeAssembler) -> Result<(), IcedError> {
-    // At least 1.
+    // A duration of 0 counts as 1.
     a.cmp(rdx, 1)?;
     a.adc(rdx, 0)?;
     a.bsr(rax, rdx)?;
@@ -200,8 +201,10 @@ fn level(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.or(rax, rdx)
 }
 
-/// Judges by the level in rax: 1 in ecx if the execution is kept, else 0, and its records are taken back. Goes to `restore`
-/// if the runtime has to do that.
+/// Judges by the level in rax: puts 1 in ecx if the execution is kept, else 0.
+///
+/// Unless executions are marked, the records of an execution that is not kept are taken back. Goes to `restore` if the
+/// runtime has to judge.
 fn judge(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -226,7 +229,7 @@ fn judge(
     a.set_label(&mut early)?;
     settle(a)?;
     a.xor(ecx, ecx)?;
-    // Whatever becomes of this hook, it is not judged again.
+    // Whatever becomes of this hook, the execution is not judged again.
     a.mov(known(Judged::START), 0)?;
     if !parameters.options.marks {
         take_back(a, restore)?;
@@ -245,7 +248,7 @@ fn judge(
     a.zero_bytes()
 }
 
-/// A part of a step in rdx, of which `at` says how large it is; changes rcx.
+/// Puts a part of a step in rdx; `at` is the offset of the part's size in [`JudgeNumbers`]. Changes rcx.
 fn part_of_step(a: &mut CodeAssembler, at: usize) -> Result<(), IcedError> {
     a.mov(rdx, known(Tail::DEVIATION))?;
     a.shr(rdx, 2)?;
@@ -255,13 +258,13 @@ fn part_of_step(a: &mut CodeAssembler, at: usize) -> Result<(), IcedError> {
     a.shr(rdx, Moves::BITS)
 }
 
-/// Moves the mean and the deviation of the levels to that in rax, and counts the execution.
+/// Moves the mean and the deviation of the levels towards the level in rax, and counts the execution.
 fn settle(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.sub(rax, known(Tail::MEAN))?;
     a.mov(rdx, rax)?;
     a.sar(rdx, Tail::MEMORY_BITS)?;
     a.add(known(Tail::MEAN), rdx)?;
-    // The distance.
+    // The distance without its sign.
     a.mov(rdx, rax)?;
     a.sar(rdx, 63)?;
     a.xor(rax, rdx)?;
@@ -274,9 +277,9 @@ fn settle(a: &mut CodeAssembler) -> Result<(), IcedError> {
 
 /// Takes back the execution's records.
 ///
-/// What is not written is zero, at any moment: without its first word a record is not there. Where the records are is read
-/// before, and whether the cursor is still that one after each word: if a handler forks, its child goes on here, and what it
-/// does must be for nobody.
+/// Memory behind the records is zero at any moment: without its first word, a record is not there. The place of the
+/// records is read first. Before each write, the code checks that the cursor still has the value that was read. If a
+/// handler forks, its child goes on here, and must not take back the records.
 fn take_back(a: &mut CodeAssembler, restore: CodeLabel) -> Result<(), IcedError> {
     let mut next = a.create_label();
     a.mov(rdx, known(Judged::PLACE))?;
@@ -286,7 +289,7 @@ fn take_back(a: &mut CodeAssembler, restore: CodeLabel) -> Result<(), IcedError>
     a.set_label(&mut next)?;
     a.cmp(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.jne(restore)?;
-    // Behind the last one there is room.
+    // There is room behind the last record.
     a.mov(qword_ptr(rdx), 0)?;
     a.add(rdx, 8)?;
     a.cmp(rdx, rax)?;
@@ -297,11 +300,12 @@ fn take_back(a: &mut CodeAssembler, restore: CodeLabel) -> Result<(), IcedError>
     a.mov(qword_ptr(r11 + offset(CURSOR_NEXT)), rdx)
 }
 
-/// Counts the execution of the entry at rax, which has ended, in its sampler; changes rdx.
+/// Counts the execution of the entry at rax, which has ended, in its sampler. Changes rdx; ecx is 1 if the execution is
+/// kept.
 fn count(a: &mut CodeAssembler) -> Result<(), IcedError> {
     let word = |at: usize| qword_ptr(rdx + (sampling::SAMPLERS + at) as i32);
     let mut counted = a.create_label();
-    // A forked child has counters of its own, and calls that its parent began.
+    // A forked child has counters of its own, and ends calls that its parent began.
     a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
     a.je(counted)?;
     find_sampler(a)?;

@@ -1,4 +1,4 @@
-//! Functions that call nothing: an execution that is left out has nothing to hide below it.
+//! Functions that call nothing. An execution of such a function that is left out has nothing to hide below it.
 
 use super::stubs::called;
 use crate::analysis::candidates::Candidate;
@@ -6,13 +6,13 @@ use crate::analysis::image::Image;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use std::collections::HashSet;
 
-/// Larger functions are hardly called so often that it matters.
+/// The size in bytes of the largest function that is looked at. Larger ones are hardly called so often that it matters.
 const LARGEST: u64 = 1 << 16;
 
-/// What compilers let functions call to say that they begin.
+/// Functions that compilers let other functions call at their beginning.
 const HOOKS: [&str; 3] = ["__fentry__", "mcount", "_mcount"];
 
-/// Those of the functions that surely call nothing, nor go on in other functions; their first addresses.
+/// Returns the first addresses of the functions that surely call nothing, and do not go on in other functions.
 pub fn leaves<'c>(data: &[u8], candidates: impl Iterator<Item = &'c Candidate>) -> HashSet<u64> {
     let mut candidates = candidates.peekable();
     if candidates.peek().is_none() {
@@ -35,7 +35,7 @@ pub fn leaves<'c>(data: &[u8], candidates: impl Iterator<Item = &'c Candidate>) 
         .collect()
 }
 
-/// Whether nothing is called by code at an address, but hooks, and what follows it is not reached.
+/// Returns whether code at an address calls nothing but hooks, and does not run into the code behind it.
 fn calls_nothing(code: &[u8], address: u64, is_hook: impl Fn(&Instruction) -> bool) -> bool {
     let inside = address..address + code.len() as u64;
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -44,7 +44,7 @@ fn calls_nothing(code: &[u8], address: u64, is_hook: impl Fn(&Instruction) -> bo
         if instruction.is_invalid() {
             return false;
         }
-        // What fills up the space behind a return is not reached either.
+        // Padding behind a return is not reached either.
         if instruction.mnemonic() != Mnemonic::Nop {
             goes_on = !matches!(
                 instruction.flow_control(),
@@ -57,7 +57,7 @@ fn calls_nothing(code: &[u8], address: u64, is_hook: impl Fn(&Instruction) -> bo
                 inside.contains(&instruction.near_branch_target())
             }
             FlowControl::Call | FlowControl::IndirectCall => is_hook(&instruction),
-            // Perhaps to another function's beginning.
+            // The branch may lead to another function's beginning.
             FlowControl::IndirectBranch
             | FlowControl::Interrupt
             | FlowControl::XbeginXabortXend => false,
@@ -77,14 +77,14 @@ mod tests {
         assert!(calls_nothing(&[
             0x8d, 0x04, 0x3f, 0x85, 0xc0, 0x75, 0xf9, 0xc3, 0x0f, 0x1f, 0x44, 0, 0,
         ]));
-        // A call, one through a pointer, and a jump elsewhere; a system call.
+        // A call, a call through a pointer, jumps elsewhere, and a system call.
         assert!(!calls_nothing(&[0xe8, 0, 0, 0, 0, 0xc3]));
         assert!(!calls_nothing(&[0xff, 0x15, 0, 0, 0, 0, 0xc3]));
         assert!(!calls_nothing(&[0xe9, 0x80, 0, 0, 0]));
         assert!(!calls_nothing(&[0x0f, 0x85, 0x80, 0, 0, 0, 0xc3]));
         assert!(!calls_nothing(&[0xff, 0xe0]));
         assert!(!calls_nothing(&[0x0f, 0x05, 0xc3]));
-        // It goes on with what follows it, perhaps another function: always, or if no branch is taken.
+        // Code that runs into the code behind it, perhaps another function: always, or if no branch is taken.
         assert!(!calls_nothing(&[0x8d, 0x04, 0x3f]));
         assert!(!calls_nothing(&[0x8d, 0x04, 0x3f, 0x0f, 0x1f, 0x44, 0, 0]));
         assert!(!calls_nothing(&[0xc3, 0x85, 0xc0, 0x75, 0xfb]));

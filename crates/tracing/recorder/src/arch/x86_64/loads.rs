@@ -1,6 +1,6 @@
-//! Addresses of library functions that are loaded into registers: whether they are only called.
+//! Loads of library functions' addresses into registers, and whether the addresses are only called.
 //!
-//! Then nobody can tell whether it is the function's address or a thunk's.
+//! If they are, the program can't tell the function's address from a thunk's.
 
 use super::described::Described;
 use crate::analysis::image::Image;
@@ -18,19 +18,20 @@ const KEPT: [Register; 6] = [
     Register::R14,
     Register::R15,
 ];
-/// Registers that calls neither take nor return values in, but for the number of vector registers in `rax`.
+/// Registers in which calls neither take nor return values, except that `rax` holds the number of vector registers.
 const PASSED_OVER: [Register; 3] = [Register::RAX, Register::R10, Register::R11];
 
 /// The code of a function.
 pub struct FunctionCode<'a> {
-    /// By address.
+    /// The instructions, sorted by address.
     instructions: &'a [Instruction],
-    /// Where exceptions go on that pass through these instructions; `None` if that is not known.
+    /// The landing pads: ranges of instructions, and the address at which an exception that passes through the range
+    /// goes on. `None` if they are not known.
     pads: Option<Vec<(Range<u64>, u64)>>,
 }
 
 impl<'a> FunctionCode<'a> {
-    /// That of these instructions, all that it has.
+    /// Creates the code of a function from all its instructions and its landing pads.
     pub fn new(
         instructions: &'a [Instruction],
         pads: Option<Vec<(Range<u64>, u64)>>,
@@ -38,16 +39,18 @@ impl<'a> FunctionCode<'a> {
         FunctionCode { instructions, pads }
     }
 
-    /// The number of the instruction at an address.
+    /// Returns the index of the instruction at an address.
     fn place(&self, address: u64) -> Option<usize> {
         self.instructions
             .binary_search_by_key(&address, Instruction::ip)
             .ok()
     }
 
-    /// Follows what the instruction at an address loads into its register: tells of each instruction that it may reach, once,
-    /// with its number, the register and what it does with it, and takes the numbers of those to go on with. Ends early,
-    /// with `None`, if it is told so.
+    /// Follows the value that the instruction at an address loads into its register.
+    ///
+    /// Calls `each` once for each instruction that may be reached, with its index, the register, and its effect on the
+    /// register. `each` adds the indices of the instructions to go on with. If `each` returns `None`, the function ends
+    /// early and returns `None`, too.
     fn follow(
         &self,
         load: u64,
@@ -61,7 +64,7 @@ impl<'a> FunctionCode<'a> {
         while let Some(at) = later.pop() {
             let (Some(instruction), Some(seen)) = (self.instructions.get(at), seen.get_mut(at))
             else {
-                // Behind a call that does not return.
+                // The code ends behind a call that does not return.
                 continue;
             };
             if !std::mem::replace(seen, true) {
@@ -72,17 +75,19 @@ impl<'a> FunctionCode<'a> {
         Some(())
     }
 
-    /// Whether what the instruction at an address loads into its register may be called from there: not if it is data, or
-    /// only handed on.
+    /// Returns whether the value that the instruction at an address loads into its register may be called.
+    ///
+    /// A value is not called if its memory is read, as that of data is, or if the function only compares it or hands it
+    /// on. A copy of the value counts as called, because it is not followed.
     pub fn may_be_called(&self, load: u64) -> bool {
         let mut called = false;
         let followed = self.follow(load, |instruction, at, register, step, later| {
             let bases = [instruction.memory_base(), instruction.memory_index()];
             if bases.iter().any(|base| base.full_register() == register) {
-                // Nobody reads the bytes of a function.
+                // Code does not read the bytes of a function, so the value is the address of data.
                 return None;
             }
-            // It goes on elsewhere.
+            // A copy of the value goes on elsewhere.
             let is_copied = matches!(instruction.op0_kind(), OpKind::Register | OpKind::Memory)
                 && (1..instruction.op_count()).any(|n| {
                     instruction.op_kind(n) == OpKind::Register
@@ -94,7 +99,7 @@ impl<'a> FunctionCode<'a> {
                 Step::Ends => {}
                 Step::Unknown => match instruction.flow_control() {
                     FlowControl::Next => later.push(at + 1),
-                    // Who knows where it goes on.
+                    // The target is not known, and may call the value.
                     FlowControl::IndirectBranch => called = true,
                     _ => {}
                 },
@@ -113,7 +118,8 @@ impl<'a> FunctionCode<'a> {
         followed.is_some() && called
     }
 
-    /// Whether what the instruction at an address loads into its register is called, and nothing else is done with it.
+    /// Returns whether the value that the instruction at an address loads into its register is called, and nothing else
+    /// is done with it.
     pub fn is_only_called(&self, load: u64) -> bool {
         let mut called = false;
         let followed = self.follow(load, |instruction, at, _, step, later| {
@@ -143,17 +149,17 @@ impl<'a> FunctionCode<'a> {
     }
 }
 
-/// What comes behind an instruction, and what it does with a register.
+/// The effect of an instruction on a register, and the instructions that come next.
 enum Step {
-    /// Something else than calling it, maybe.
+    /// The instruction may do something else with the register's value than calling it.
     Unknown,
-    /// The register's content is not needed behind it.
+    /// The register's value is not needed behind the instruction.
     Ends,
-    /// The next instruction.
+    /// The next instruction comes next.
     Next,
-    /// This place, and the next instruction if it may go on there.
+    /// The instruction at this address comes next, or also the instruction behind if the flag is set.
     Branches(u64, bool),
-    /// A call: whether of the content, and whether it is there afterwards.
+    /// A call. The flags say whether it calls the register's value, and whether the value is there afterwards.
     Calls(bool, bool),
 }
 
@@ -189,14 +195,14 @@ fn step(instruction: &Instruction, register: Register, info: &mut InstructionInf
             Step::Branches(instruction.near_branch_target(), goes_on)
         }
         FlowControl::Call | FlowControl::IndirectCall if is_kept => Step::Calls(false, true),
-        // Results are not in these.
+        // Results are not returned in these registers.
         FlowControl::Return if matches!(register, Register::R10 | Register::R11) => Step::Ends,
         FlowControl::Exception if instruction.code() == Code::Ud2 => Step::Ends,
         _ => Step::Unknown,
     }
 }
 
-/// Where exceptions go on in a function that pass through these instructions; `None` if its table can't be read.
+/// Returns the landing pads of a function, as in [`FunctionCode`]; `None` if its table can't be read.
 pub fn landing_pads(image: &Image<'_>, function: &Described) -> Option<Vec<(Range<u64>, u64)>> {
     const OMITTED: u8 = 0xff;
     const ULEB128: u8 = 0x01;
@@ -208,7 +214,7 @@ pub fn landing_pads(image: &Image<'_>, function: &Described) -> Option<Vec<(Rang
     };
     let mut bytes = image.bytes(table, u64::MAX)?;
     if byte(&mut bytes)? != OMITTED {
-        // They are relative to another place than the function's start.
+        // The pads are relative to another place than the function's start.
         return None;
     }
     if byte(&mut bytes)? != OMITTED {
@@ -241,14 +247,14 @@ pub fn landing_pads(image: &Image<'_>, function: &Described) -> Option<Vec<(Rang
     Some(pads)
 }
 
-/// Where a function's table of exceptions is.
+/// The place of a function's table of exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceptions {
-    /// It has none.
+    /// The function has no table.
     None,
-    /// Somewhere.
+    /// The table is somewhere, but the address is not known.
     Unknown,
-    /// Here.
+    /// The table is at this address.
     Table(u64),
 }
 
@@ -276,8 +282,8 @@ mod tests {
     use iced_x86::code_asm::{CodeAssembler, eax, ptr, qword_ptr, r11, rax, rbx, rdi, rsp};
     use iced_x86::{Decoder, DecoderOptions};
 
-    /// Whether what the first instruction loads is only called, in the code that `assemble` makes, if exceptions go on
-    /// at its end.
+    /// Returns whether the value that the first instruction loads is only called, in the code that `assemble` makes.
+    /// `is_caught` says whether exceptions go on at the last instruction.
     fn only_called(is_caught: bool, assemble: impl FnOnce(&mut CodeAssembler)) -> bool {
         let mut assembler = CodeAssembler::new(64).unwrap();
         assemble(&mut assembler);
@@ -385,7 +391,7 @@ mod tests {
             a.xor(eax, eax).unwrap();
             a.ret().unwrap();
         }));
-        // To a place that is not known.
+        // The jump leads to a place that is not known.
         assert!(!loaded(|a| a.jmp(rbx).unwrap()));
         assert!(!loaded(|a| a.jmp(0x5000).unwrap()));
         // Passed to another function.

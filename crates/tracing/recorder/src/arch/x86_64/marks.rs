@@ -1,4 +1,4 @@
-//! Addresses of code that are marked, by several threads at a time.
+//! Marks on addresses of code, which several threads set at a time.
 
 use crate::analysis::image::Image;
 use std::ops::Range;
@@ -18,11 +18,11 @@ struct Part {
 }
 
 impl Marks {
-    /// None yet, of an image's code.
+    /// Creates marks for an image's code, none of which is set yet.
     pub fn of_code(image: &Image<'_>) -> Marks {
         let executable = image.segments.iter().filter(|segment| segment.executable);
         let mut parts: Vec<Part> = Vec::new();
-        // No more than the file has bytes: segments may overlap in files that are made to do harm.
+        // There are no more marks than the file has bytes: segments may overlap in files that are made to do harm.
         let mut left = image.size();
         for segment in executable {
             let size = segment.file_size.min(left);
@@ -36,7 +36,8 @@ impl Marks {
         Marks { parts }
     }
 
-    /// The word of an address, and its bit in it.
+    /// Returns the word of an address, and the address's bit in it; `None` if the address is not in executable
+    /// segments.
     fn place(&self, address: u64) -> Option<(&AtomicU64, u64)> {
         let inside = |part: &&Part| address.wrapping_sub(part.start) < part.size;
         let part = self.parts.iter().find(inside)?;
@@ -44,7 +45,7 @@ impl Marks {
         Some((part.words.get((at / 64) as usize)?, 1 << (at % 64)))
     }
 
-    /// Marks an address, if it is one of code.
+    /// Marks an address, if it is in executable segments.
     pub fn set(&self, address: u64) {
         if let Some((word, bit)) = self.place(address)
             && word.load(Ordering::Relaxed) & bit == 0
@@ -53,7 +54,7 @@ impl Marks {
         }
     }
 
-    /// Whether one of these addresses is marked. What is not known to be code may be.
+    /// Returns whether one of these addresses is marked. Treats addresses outside of executable segments as marked.
     pub fn any(&self, mut addresses: Range<u64>) -> bool {
         addresses.any(|address| {
             self.place(address)

@@ -22,19 +22,19 @@ pub mod stubs;
 pub mod thunk;
 pub mod work;
 
-/// Behind all addresses of programs.
+/// An address behind all addresses of programs.
 pub const HIGHEST: u64 = 1 << 47;
 
-/// How far a branch reaches, with room to spare.
+/// The reach of a branch in bytes, with room to spare.
 pub const REACH: u64 = 0x7000_0000;
 
-/// A reading of the time stamp counter.
+/// Reads the time stamp counter.
 pub fn ticks() -> u64 {
     // SAFETY: the instruction exists on all x86-64 processors.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// How often it ticks in a second, where that may be too seldom for short calls.
+/// Returns `None`: the counter ticks often enough for short calls.
 pub fn frequency() -> Option<u64> {
     None
 }

@@ -1,7 +1,7 @@
 //! A pool: a small ELF shared object with the thunks for a module, linked for one address near it.
 //!
-//! It has no symbols and no relocations. The dynamic linker takes the address for which it is linked as a wish, and
-//! grants it where memory is free; that it has been granted is checked by whoever loads it.
+//! A pool has no dynamic symbols and no relocations. The dynamic linker takes the address for which a pool is linked as
+//! a wish, and grants it where memory is free. The code that loads the pool checks whether it was granted.
 
 use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_ASIDE, MAX_WAY, Places, Stub, Ways};
@@ -14,7 +14,7 @@ use crate::analysis::observed::observed_for;
 use crate::pools::hooks::{HookKind, HookOptions};
 use crate::pools::pool_file::pool_file;
 use crate::pools::sections;
-use crate::pools::thunks::{Body, Pool, Wanted, Work};
+use crate::pools::thunks::{Body, Pool, ThunkRequest, Work};
 use crate::serving::maps::page_size;
 use dioptra_filters::SampleKind;
 use dioptra_tracelayout::message::RuntimeAddresses;
@@ -25,22 +25,22 @@ use thiserror::Error;
 
 /// The machine, as ELF files name it.
 const X86_64: u16 = 62;
-/// The most bytes that displaced instructions take: jumps that do not reach become longer.
+/// The largest size of displaced instructions in bytes. Jumps that do not reach become longer.
 const MAX_DISPLACED: u64 = 160;
 
-/// Why a pool could not be made.
+/// The reason why a pool could not be made.
 #[derive(Debug, Error)]
 pub enum PoolError {
     /// The hooks could not be assembled.
     #[error("generating the tracer's hooks: {0}")]
     Hooks(#[from] IcedError),
-    /// They did not come out as expected.
+    /// The hooks are larger than expected.
     #[error("generating the tracer's hooks: they are not as large as they should be")]
     Size,
 }
 
-/// How much address space a pool for so many thunks may need.
-pub fn upper_bound(wanted: &[Wanted]) -> u64 {
+/// Returns the largest size in bytes of the address space that a pool with these thunks takes.
+pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
     let displaced = wanted
         .iter()
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
@@ -60,9 +60,10 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         .next_multiple_of(page)
 }
 
-/// How many of them have a stub.
-fn sampled(wanted: &[Wanted]) -> u64 {
-    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
+/// Returns the number of thunks that have a stub.
+fn sampled(wanted: &[ThunkRequest]) -> u64 {
+    let is_sampled =
+        |wanted: &&ThunkRequest| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
     wanted.iter().filter(is_sampled).count() as u64
 }
 
@@ -72,7 +73,7 @@ fn sampled(wanted: &[Wanted]) -> u64 {
 /// [`PoolError`]
 pub fn pool(
     address: u64,
-    wanted: &[Wanted],
+    wanted: &[ThunkRequest],
     runtime: RuntimeAddresses,
     options: HookOptions,
 ) -> Result<Pool, PoolError> {
@@ -92,7 +93,7 @@ pub fn pool(
     }
     let mut code = hot.bytes.clone();
     code.resize(HOT_SIZE as usize, 0xcc);
-    // What stubs have aside comes first.
+    // The stubs' code aside comes first.
     let mut displaced = vec![0xcc; (sampled(wanted) * MAX_ASIDE) as usize];
     let mut stubs = 0;
     let mut thunks = Vec::with_capacity(wanted.len());
@@ -110,7 +111,7 @@ pub fn pool(
                 options,
             )
         };
-        // Where what comes first lies, if the body follows it.
+        // The address of the gate or stub, if the body follows it.
         let before = match &wanted.body {
             Body::Displaced(prologue) if prologue.call().is_none() => {
                 let end = displaced_start + displaced.len() as u64;
@@ -252,7 +253,8 @@ const _: () = {
     assert!(COUNTED_TO_MUTED == -HOOK_RETURN + 2 * THUNK_SIZE as i64);
 };
 
-/// The stub of a function that is sampled, whose thunks begin at `at`; `None` if it has none, or something is too far away.
+/// Returns the stub of a sampled function whose thunks begin at `at`; `None` if there is none, or something is too far
+/// away.
 fn stub(
     (work, is_leaf): (Work, bool),
     places: Places,
@@ -262,7 +264,7 @@ fn stub(
     options: HookOptions,
 ) -> Option<Stub> {
     match work {
-        // The runtime finds out itself what is hidden.
+        // The runtime finds out itself which calls are hidden.
         Work::Sample(_, _, sampling)
             if options.other_clock && sampling.kind == SampleKind::Rate =>
         {
@@ -283,7 +285,7 @@ fn stub(
     }
 }
 
-/// From `end` on, the first place where so many bytes of code are in as few cache lines as they fit in.
+/// Returns the first address from `end` on where so many bytes of code are in as few cache lines as they fit in.
 fn in_few_lines(end: u64, size: u64) -> u64 {
     const LINE: u64 = 64;
     let first = end % LINE;
@@ -294,7 +296,7 @@ fn in_few_lines(end: u64, size: u64) -> u64 {
     }
 }
 
-/// Where calls of a sampled function go on that has its thunks from `at` on.
+/// Returns the addresses at which calls of a sampled function go on whose thunks begin at `at`.
 fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
     let tree = kind == HookKind::Chosen;
     Ways {
@@ -306,7 +308,7 @@ fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
     }
 }
 
-/// A hook's code, as far as unwinders have to know it.
+/// Returns a hook's code, as far as unwinders have to know it.
 fn hook(hot: &HotCode, code: u64, at: HookCode) -> Hook {
     const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, RETURN[0], RETURN[1]];
     let first = (at.start - code) as usize;
@@ -315,7 +317,7 @@ fn hook(hot: &HotCode, code: u64, at: HookCode) -> Hook {
     let pops = code
         .windows(POPS.len())
         .position(|window| window == POPS)
-        // It leaves by a jump, with what it has put there.
+        // The hook leaves by a jump, and the registers stay on the stack.
         .unwrap_or(code.len());
     Hook {
         start: at.start,

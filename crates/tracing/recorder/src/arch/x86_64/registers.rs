@@ -24,11 +24,12 @@ impl Registers {
     }
 }
 
-/// The kernel's own error number for system calls that begin again unless a signal handler is called. Programs never see it.
+/// The kernel's own error number for system calls that begin again unless a signal handler is called. Programs never
+/// see it.
 const RESTART_WITHOUT_HANDLER: i64 = 514;
 
-/// System calls that end with EINTR when a thread is stopped (`signal(7)`, "Interruption of system calls by stop signals"), and
-/// have done nothing then.
+/// System calls that end with EINTR when a thread is stopped (`signal(7)`, "Interruption of system calls by stop
+/// signals"), and have done nothing then.
 const RESTARTED: [i64; 17] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -40,7 +41,7 @@ const RESTARTED: [i64; 17] = [
     // `io_pgetevents`.
     333,
     libc::SYS_io_uring_enter,
-    // Sockets with a time limit.
+    // Calls on sockets with a time limit.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_connect,

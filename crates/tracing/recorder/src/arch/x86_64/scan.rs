@@ -18,7 +18,7 @@ use dioptra_tracelayout::message::Method;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::{HashMap, HashSet};
 
-/// How a sled of XRay's begins: `jmp` over nine bytes, which are a `nop`.
+/// The beginning of an XRay sled: `jmp` over nine bytes, which are a `nop`.
 const XRAY_SLED: &[u8] = &[0xeb, 0x09, 0x66, 0x0f, 0x1f, 0x84];
 const XRAY_SLED_SIZE: u64 = 11;
 
@@ -45,7 +45,7 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
     Ok(scanner.functions())
 }
 
-/// Functions that must be left alone, and why.
+/// Returns the functions that must be left alone, and the reasons.
 fn special(image: &Image<'_>) -> HashMap<u64, Refused> {
     let local = sanitizers::local_functions(image).into_iter();
     image
@@ -60,13 +60,13 @@ struct Scanner<'s, 'a> {
     described: &'s [Described],
     flow: LazyFlow<'s, 'a>,
     options: ScanOptions,
-    /// Functions that must be left alone, and why.
+    /// The functions that must be left alone, and the reasons.
     special: HashMap<u64, Refused>,
-    /// Where compilers have left space for hooks, sorted.
+    /// Addresses at which compilers have left space for hooks, sorted.
     patchable: Vec<u64>,
-    /// The same of another kind.
+    /// Addresses at which compilers have left space for calls of `__fentry__`.
     nop_sites: HashSet<u64>,
-    /// Whether functions may say themselves when they begin.
+    /// Whether functions may call `__cyg_profile_func_enter` when they begin.
     cyg: bool,
 }
 
@@ -95,14 +95,14 @@ impl Scanner<'_, '_> {
         code
     }
 
-    /// Of a share of the functions: how they can be traced, and why others can't.
+    /// Returns the functions of a share that can be traced, and the refused ones with the reasons.
     fn some(&self, share: Share) -> (Vec<Candidate>, Vec<(u64, Refused)>) {
         let mut candidates = Vec::new();
         let mut refusals = Vec::new();
         let shared = self.described.iter().enumerate();
         for (at, function) in shared.filter(|(at, _)| share.has(*at)) {
             let next = self.described.get(at + 1).map(|next| next.start);
-            // It is a library call's, if it is wanted.
+            // A stub is traced as a library call, if library calls are wanted.
             if self.image.stubs.contains_key(&function.start) {
                 continue;
             }
@@ -153,7 +153,7 @@ impl Scanner<'_, '_> {
         code.through_registers = calls.through_registers.into_iter().collect();
     }
 
-    /// Functions that have names, but no unwind tables describe them.
+    /// Refuses functions that have names, but that no unwind tables describe.
     fn undescribed(&self, code: &mut ModuleCode) {
         let mut unknown: Vec<u64> = self
             .image
@@ -172,7 +172,8 @@ impl Scanner<'_, '_> {
         code.refused.extend(unknown);
     }
 
-    /// Whether a function says that it begins. The call is behind its prologue, not far from its start.
+    /// Returns whether a function calls `__cyg_profile_func_enter`. The call is behind its prologue, not far from its
+    /// start.
     fn calls_cyg(&self, code: &[u8], site: u64) -> bool {
         Decoder::with_ip(64, code, site, DecoderOptions::NONE)
             .into_iter()
@@ -180,7 +181,8 @@ impl Scanner<'_, '_> {
             .any(|instruction| called(self.image, &instruction) == Some("__cyg_profile_func_enter"))
     }
 
-    /// Why a function's first instructions can't be moved, as far as other code decides.
+    /// Returns the reason why a function's first instructions can't be moved, as far as it follows from the control
+    /// flow.
     fn refused(&self, function: &Described, site: u64) -> Option<Refused> {
         let flow = self.flow.get();
         let behind = site + JUMP as u64;
@@ -248,13 +250,13 @@ impl Scanner<'_, '_> {
             return made(Method::Fentry, site, CandidateBody::At(site + nops), None);
         }
 
-        // A sled of XRay's: a jump over nine bytes. Those at returns are left alone.
+        // An XRay sled is a jump over nine bytes. Sleds at returns are left alone.
         if code.starts_with(XRAY_SLED) {
             let body = CandidateBody::At(site + XRAY_SLED_SIZE);
             return made(Method::Xray, site, body, None);
         }
 
-        // A call of a hook: the first instruction, or behind the prologue.
+        // A call of a hook is the first instruction, or behind the prologue.
         let mut decoder = Decoder::with_ip(64, code, site, DecoderOptions::NONE);
         let first = decoder.decode();
         let is_call = |instruction: &Instruction| {
@@ -282,7 +284,7 @@ impl Scanner<'_, '_> {
         let mut instruction = first;
         let mut mcount = None;
         let mut branches = false;
-        // Functions with variable arguments pass over their saving of vector registers first.
+        // Functions with variable arguments branch over code that saves vector registers before they call `mcount`.
         for _ in 0..48 {
             if is_mcount(&instruction) {
                 mcount = Some(instruction);
@@ -310,7 +312,7 @@ impl Scanner<'_, '_> {
             } else {
                 Refused::NoEntry
             };
-            // Parts of functions that were split off are no functions.
+            // Parts that were split off from functions are no functions.
             let is_function = function.entry || mcount.is_some();
             return is_function.then_some(Err(why));
         }
@@ -359,7 +361,7 @@ impl Scanner<'_, '_> {
     }
 }
 
-/// How many bytes of nops, at least a jump's.
+/// Returns the size in bytes of the nops at the start of the code, if a jump fits in their place.
 fn nops(code: &[u8]) -> Option<u64> {
     let window = code.get(..code.len().min(64))?;
     let mut decoder = Decoder::new(64, window, DecoderOptions::NONE);

@@ -1,14 +1,14 @@
-//! Stubs of the procedure linkage table, and what instructions call.
+//! Stubs of the procedure linkage table, and the names of called functions.
 
 use crate::analysis::image::{Image, Stub};
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind};
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 
-/// What marks the targets of indirect branches.
+/// `endbr64`, which marks the targets of indirect branches.
 pub const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 
-/// The stubs of an image whose relocations are known, by their addresses.
+/// Returns the stubs of an image whose relocations are known, by their addresses.
 pub fn stubs(image: &Image<'_>) -> BTreeMap<u64, Stub> {
     let mut stubs = BTreeMap::new();
     for section in image.elf.sections() {
@@ -41,7 +41,7 @@ pub fn stubs(image: &Image<'_>) -> BTreeMap<u64, Stub> {
     stubs
 }
 
-/// The name of the function of another module that an instruction calls.
+/// Returns the name of the function of another module that an instruction calls.
 pub fn called<'i>(image: &'i Image<'_>, instruction: &Instruction) -> Option<&'i str> {
     if instruction.op0_kind() == OpKind::NearBranch64 {
         let stub = image.stubs.get(&instruction.near_branch_target())?;

@@ -1,4 +1,4 @@
-//! Thunks: what a probe site jumps to.
+//! Thunks: the code that probe sites jump to.
 //!
 //! ```text
 //!  0  push OPERAND            the function id
@@ -23,28 +23,29 @@ use dioptra_tracelayout::message::thread::{
 };
 use dioptra_tracelayout::sampling;
 
-/// The size of a thunk.
+/// The size of a thunk in bytes.
 pub const THUNK_SIZE: u64 = 32;
-/// Where its hook of an entry returns to.
+/// The offset in a thunk to which its hook of an entry returns.
 pub const HOOK_RETURN: i64 = 10;
-/// Where its hook of an exit returns to.
+/// The offset in a thunk to which its hook of an exit returns.
 pub const EXIT_RETURN: i64 = 30;
-/// Where its body returns to.
+/// The offset in a thunk to which its body returns.
 const BODY_RETURN: u64 = 20;
 
-/// The distance that a branch's operand gives, if it fits.
+/// Returns the distance to `to` from the address behind a branch, as the branch's operand; `None` if it does not fit.
 pub fn distance(from_behind: u64, to: u64) -> Option<[u8; 4]> {
     let distance = to.wrapping_sub(from_behind) as i64;
     i32::try_from(distance).ok().map(i32::to_le_bytes)
 }
 
-/// A jump of five bytes, if the target is near.
+/// Returns a jump of five bytes; `None` if the target is out of reach.
 pub fn jump(at: u64, to: u64) -> Option<[u8; 5]> {
     let [a, b, c, d] = distance(at + 5, to)?;
     Some([0xe9, a, b, c, d])
 }
 
-/// What is written at a site so that it leads to a thunk, if that is near. `prologue`: what is moved away for it.
+/// Returns the bytes that lead a site to a thunk; `None` if the thunk is out of reach. `prologue` holds the
+/// instructions that are moved away.
 pub fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
     let mut bytes = jump(site, thunk)?.to_vec();
     if let Some(prologue) = prologue {
@@ -53,7 +54,8 @@ pub fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u
     Some(bytes)
 }
 
-/// The thunk at `at` for the function with this id, whose body is at `body`; `None` if that is too far away.
+/// Returns the thunk at `at` for the function with this id, whose body is at `body`; `None` if something is out of
+/// reach.
 pub fn thunk(
     at: u64,
     id: u32,
@@ -83,7 +85,7 @@ pub fn thunk(
     Some(bytes)
 }
 
-/// The number of a slot, behind a thunk that needs it.
+/// Returns the number of a slot, in the form in which it follows a thunk.
 pub fn slot(number: u32) -> [u8; THUNK_SIZE as usize] {
     const AT: usize = (HOOK_RETURN + THUNK_SLOT - THUNK_SIZE as i64) as usize;
     let mut bytes = [0xcc; THUNK_SIZE as usize];
@@ -91,7 +93,7 @@ pub fn slot(number: u32) -> [u8; THUNK_SIZE as usize] {
     bytes
 }
 
-/// The numbers behind a thunk of a function that is judged.
+/// Returns the numbers behind the thunk of a function that is judged; `None` if its memory is too far from the record.
 pub fn judge_numbers(sampling: Sampling) -> Option<[u8; THUNK_SIZE as usize]> {
     let moves = Moves::of(sampling.parameter);
     let judged = i32::try_from(sampling::judged(sampling.tail)).ok()?;
@@ -104,19 +106,19 @@ pub fn judge_numbers(sampling: Sampling) -> Option<[u8; THUNK_SIZE as usize]> {
     Some(bytes)
 }
 
-// They begin where the slot's number is.
+// The numbers begin where the slot's number is.
 const _: () = {
     assert!(offset_of!(JudgeNumbers, slot) == 0);
     assert!(HOOK_RETURN + THUNK_SLOT == THUNK_SIZE as i64);
     assert!(size_of::<JudgeNumbers>() <= THUNK_SIZE as usize);
 };
 
-/// The size of a gate.
+/// The size of a gate in bytes.
 pub const GATE_SIZE: u64 = 24;
-/// The size of a gate that its body follows.
+/// The size in bytes of a gate that its body follows.
 pub const SHORT_GATE_SIZE: u64 = 15;
 
-/// The gate at `at`: a call that is hidden by its place goes on with `body`, others with the thunk.
+/// Returns the gate at `at`. A call that is hidden by its place goes on with `body`, any other call with the thunk.
 ///
 /// ```text
 ///  0  cmp rsp, fs:[CELL]
@@ -153,7 +155,8 @@ pub fn gate(
     Some(bytes)
 }
 
-/// The thunk at `at` that tells the runtime at `observer` of a call of `function` before it goes on with `body`.
+/// Returns the thunk at `at` that reports a call of `function` to the runtime at `observer`, and then goes on with
+/// `body`.
 pub fn observer(
     at: u64,
     function: u32,
@@ -164,7 +167,7 @@ pub fn observer(
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
     put(0, &[0x68]);
     put(1, &function.to_le_bytes());
-    // call [rip + 13]; lea rsp, [rsp + 8]; jmp BODY; and the address.
+    // call [rip + 13]; lea rsp, [rsp + 8]; jmp BODY; and the address `observer`.
     put(5, &[0xff, 0x15, 13, 0, 0, 0]);
     put(11, &[0x48, 0x8d, 0x64, 0x24, 0x08]);
     put(16, &jump(at + 16, body)?);
@@ -172,8 +175,8 @@ pub fn observer(
     Some(bytes)
 }
 
-/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with
-/// `body`; `None` if all values are wanted, or something is too far away.
+/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of `values`, and else with
+/// `body`. Returns `None` if all values are wanted, or something is out of reach.
 ///
 /// ```text
 ///     cmp edi, VALUE; je thunk      for each of them
@@ -194,7 +197,7 @@ pub fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A thunk that goes to `target`, wherever that is.
+/// Returns a thunk that jumps to `target` at any distance.
 pub fn far_jump(target: u64) -> [u8; THUNK_SIZE as usize] {
     let mut bytes = [0xcc; THUNK_SIZE as usize];
     bytes[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);

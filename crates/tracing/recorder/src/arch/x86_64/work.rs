@@ -1,16 +1,16 @@
-//! Work on the functions of a module, shared by threads.
+//! Work on the functions of a module, shared by several threads.
 
 use crate::recording::shared::cpus;
 use std::thread;
 
-/// Fewer functions are not worth another thread.
+/// The number of functions for which another thread is worth it.
 const FUNCTIONS: usize = 1000;
-/// More threads than these gain little.
+/// The largest number of threads. More of them gain little.
 const THREADS: usize = 8;
-/// So many neighbours are one thread's.
+/// The number of neighbouring functions that go to the same thread.
 const BLOCK: usize = 64;
 
-/// What one of several threads does: of functions in any order, every so manieth block.
+/// One thread's share of the functions: every `of`-th block, from block `number` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     number: usize,
@@ -18,13 +18,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether the function with this number is in it.
+    /// Returns whether the share has the function with this number.
     pub fn has(self, at: usize) -> bool {
         at / BLOCK % self.of == self.number
     }
 }
 
-/// Lets threads work on so many functions, each on its share; what they return, in the order of the shares.
+/// Lets threads work on so many functions, each on its share. Returns their results in the order of the shares.
 pub fn share_out<T: Send>(functions: usize, work: impl Fn(Share) -> T + Sync) -> Vec<T> {
     let of = cpus().min(THREADS).min(functions / FUNCTIONS).max(1);
     let work = &work;

@@ -3,7 +3,6 @@
 //! A thread inherits an event with a whole period ahead of it: the kernel has no way to begin it elsewhere. A program whose
 //! threads each run for less than a period is counted in full and hardly sampled.
 
-use crate::summary::Summary;
 use std::fmt;
 
 /// The least share of the count that has to be missing, in percent: threads that live for a few periods lose less.
@@ -88,20 +87,6 @@ impl fmt::Display for Unsampled {
             self.amount(self.sampled),
             self.amount(self.period)
         )
-    }
-}
-
-impl Summary {
-    /// Events of which a good part was counted in threads that ended before their first period.
-    pub fn unsampled(&self) -> Vec<Unsampled> {
-        let of = |event: &crate::EventSummary| {
-            let period = event.period.filter(|_| event.is_per_thread)?;
-            let lost = event.lost.unwrap_or(0).saturating_mul(period);
-            let sampled = event.sampled.saturating_add(lost);
-            let figures = (event.count, sampled);
-            Unsampled::find(&event.name, figures, period, self.threads, event.is_time)
-        };
-        self.events.iter().filter_map(of).collect()
     }
 }
 

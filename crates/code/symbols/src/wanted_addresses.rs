@@ -9,7 +9,7 @@
 use crate::table::{Entry, NewSymbol};
 
 /// Sorted addresses, and what was left out before each of them.
-pub(crate) struct Wanted {
+pub(crate) struct WantedAddresses {
     addresses: Vec<u64>,
     /// By address: the symbols left out between the address before it and it; one more gap lies behind the last.
     gaps: Vec<Gap>,
@@ -29,7 +29,7 @@ struct Gap {
     function_end: u64,
 }
 
-impl Wanted {
+impl WantedAddresses {
     pub(crate) fn new(mut addresses: Vec<u64>) -> Self {
         addresses.sort_unstable();
         addresses.dedup();

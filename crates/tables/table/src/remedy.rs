@@ -1,0 +1,27 @@
+//! Remedies: the ways in which a user can get what a fact says is missing.
+
+/// A way to get what a [`Fact`](crate::Fact) says is missing. Libraries name it; the program that shows the fact knows the
+/// flag, the command or the button, and spells it ([`Facts::spell_remedies`](crate::Facts::spell_remedies)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// Record call chains.
+    RecordCallChains,
+    /// Record call chains by frame pointers.
+    RecordFramePointers,
+    /// Record larger copies of the stack.
+    RecordLargerStacks,
+    /// Record the events of this metric set, as far as the machine can count them.
+    RecordMetrics(String),
+    /// Show the callers that branch records know.
+    ShowBranchCallers,
+    /// Show the metrics that were read over windows.
+    ShowWindows,
+    /// Show rows of another kind, in which windows fit better.
+    ShowBy(String),
+    /// Read the recorded machine's files from a copy of them.
+    GiveRecordedFiles,
+    /// Read source files from another folder.
+    GiveSources,
+    /// Read the kernel's code and lines from its file.
+    GiveKernelFile,
+}

@@ -1,0 +1,159 @@
+//! The step `page` of `cargo xtask test`: the page's bundle is what its sources give, and the page works in Chromium, on the
+//! mock server and on a real recording.
+//!
+//! The step needs npm, Chromium and the npm registry. Without one of them it is skipped, with the reason.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use dioptra_testprograms::tool;
+
+use crate::root;
+use crate::test::cargo;
+
+/// The outcome of the step.
+pub enum Page {
+    /// All checks passed.
+    Passed,
+    /// A check failed, and has printed why.
+    Failed(&'static str),
+    /// The machine lacks something.
+    Skipped(String),
+}
+
+/// Runs the checks.
+pub fn check() -> Result<Page> {
+    let folder = root().join("crates/web/ui");
+    for needed in ["npm", "chromium"] {
+        if tool(needed).is_none() {
+            return Ok(Page::Skipped(format!("{needed} is not installed")));
+        }
+    }
+    // The lock file pins every package, and Node itself, which Debian's is too old to stand in for.
+    if !npm(&folder, &["ci", "--no-audit", "--no-fund"])? {
+        return Ok(Page::Skipped(
+            "the npm registry did not give the page's packages".into(),
+        ));
+    }
+    if !npm(&folder, &["run", "--silent", "fresh"])? {
+        return Ok(Page::Failed("npm run fresh"));
+    }
+    let before = bundle(&folder)?;
+    if !npm(&folder, &["run", "--silent", "build"])? {
+        return Ok(Page::Failed("npm run build"));
+    }
+    if bundle(&folder)? != before {
+        println!(
+            "crates/web/ui/dist was not what its sources give: commit it as `npm run build` has made it now"
+        );
+        return Ok(Page::Failed("npm run build"));
+    }
+    if !npm(&folder, &["run", "--silent", "test"])? {
+        return Ok(Page::Failed("npm test"));
+    }
+    let server = Server::start()?;
+    if !npm(&folder, &["run", "--silent", "test", "--", &server.address])? {
+        return Ok(Page::Failed("npm test -- URL"));
+    }
+    Ok(Page::Passed)
+}
+
+fn npm(folder: &Path, arguments: &[&str]) -> Result<bool> {
+    let status = Command::new("npm")
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("running npm {}", arguments.join(" ")))?;
+    Ok(status.success())
+}
+
+/// Returns the files of the bundle, by name.
+fn bundle(folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let dist = folder.join("dist");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&dist).with_context(|| dist.display().to_string())? {
+        let path = entry?.path();
+        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        files.push((path, bytes));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// `dioptra web` on a fresh recording of a program with threads, call chains and two events. Dropping it ends the server.
+struct Server {
+    child: Child,
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Result<Server> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("perf.data");
+        let dioptra = dioptra()?;
+        let program = "import threading\ndef work(n):\n  return sum(i * i for i in range(n))\nall = [threading.Thread(target=work, args=(400000,)) for _ in range(4)]\n[one.start() for one in all]\n[one.join() for one in all]\nlist(map(str, range(200000)))";
+        let recorded = Command::new(&dioptra)
+            .args([
+                "record",
+                "-q",
+                "-g",
+                "-e",
+                "cpu-clock:u,page-faults:u",
+                "-o",
+            ])
+            .arg(&file)
+            .args(["python3", "-c", program])
+            .status()
+            .context("running dioptra record")?;
+        if !recorded.success() {
+            bail!("dioptra record failed");
+        }
+        let mut child = Command::new(&dioptra)
+            .args(["web", "--no-open"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("running dioptra web")?;
+        let mut address = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut address)?;
+        }
+        let address = address.trim().to_owned();
+        let server = Server {
+            child,
+            address,
+            _folder: folder,
+        };
+        if !server.address.starts_with("http://127.0.0.1:") {
+            bail!("dioptra web printed no address: {:?}", server.address);
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The process is a child of ours that nobody has waited for, so its number is still its own.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Builds the binary, and returns its path.
+fn dioptra() -> Result<PathBuf> {
+    let built = Command::new(cargo())
+        .args(["build", "--quiet", "-p", "dioptra"])
+        .current_dir(root())
+        .status()
+        .context("running cargo build")?;
+    if !built.success() {
+        bail!("cargo build failed");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(root().join(target).join("debug/dioptra"))
+}
