@@ -189,11 +189,11 @@ test("function: lines, instructions and blocks are linked", async ({ page }) => 
     await page.keyboard.press("ArrowDown");
     assert.equal(await page.locator(".graph .node.picked").count(), 1);
   }
-  await assembly.locator(".code-row:not(.block-row):not(.inlined-row)").first().click();
+  await assembly.locator(".code-row:not(.hidden):not(.block-row):not(.inlined-row)").first().click();
   assert((await assembly.locator(".code-row.picked").count()) >= 1);
   const source = page.locator('[aria-label^="Source "]');
   if ((await source.count()) > 0) {
-    await source.locator(".code-row:not(.cold)").first().click();
+    await source.locator(".code-row:not(.hidden):not(.cold)").first().click();
     assert((await source.locator(".code-row.picked").count()) >= 1, "line");
     await page.waitForTimeout(100);
     assert((await assembly.locator(".code-row.picked").count()) >= 1, "its instructions");
@@ -293,7 +293,7 @@ for (const { name, body } of tests) {
     console.log(`ok      ${name} (${Date.now() - began} ms)`);
   } catch (error) {
     failed += 1;
-    console.log(`FAILED  ${name}\n${error.stack ?? error}`);
+    console.log(`FAILED  ${name}\n${String(error.stack ?? error).split("\n").slice(0, 25).join("\n")}`);
     await page.screenshot({ path: `${process.env.SHOTS ?? "/tmp"}/failed-${failed}.png` }).catch(() => {});
   }
   await browser.close();

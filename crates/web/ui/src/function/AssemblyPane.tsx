@@ -94,13 +94,13 @@ export function AssemblyPane(props: AssemblyProps) {
           </>}
           render={(at) => (
             <Switch>
-              <Match when={rows()[at]?.kind === "block"}><BlockRow model={props.model} row={rows()[at] as ListingRow & { kind: "block" }} measure={props.measure} /></Match>
-              <Match when={rows()[at]?.kind === "inlined"}>
-                <InlinedRow model={props.model} row={rows()[at] as ListingRow & { kind: "inlined" }} measure={props.measure} onToggle={toggleFold} pieces={arrows().get(at) ?? []} />
+              <Match when={rows()[at()]?.kind === "block"}><BlockRow model={props.model} row={rows()[at()] as ListingRow & { kind: "block" }} measure={props.measure} /></Match>
+              <Match when={rows()[at()]?.kind === "inlined"}>
+                <InlinedRow model={props.model} row={rows()[at()] as ListingRow & { kind: "inlined" }} measure={props.measure} onToggle={toggleFold} pieces={arrows().get(at()) ?? []} />
               </Match>
-              <Match when={rows()[at]?.kind === "instruction"}>
+              <Match when={rows()[at()]?.kind === "instruction"}>
                 <InstructionRow
-                  model={props.model} at={(rows()[at] as ListingRow & { kind: "instruction" }).at} row={at} measure={props.measure} pieces={arrows().get(at) ?? []}
+                  model={props.model} at={(rows()[at()] as ListingRow & { kind: "instruction" }).at} row={at()} measure={props.measure} pieces={arrows().get(at()) ?? []}
                   picked={rowOf().get(props.picked.instruction) ?? -1} onFollow={follow}
                 />
               </Match>

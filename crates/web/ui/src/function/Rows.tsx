@@ -1,7 +1,10 @@
 // A list of rows of code with its own cursor: virtual rows, arrow keys, a current row that other panes bring into sight.
 
-import { createEffect, createSignal, createUniqueId, Index, type JSX, on } from "solid-js";
+import { type Accessor, createEffect, createMemo, createSignal, createUniqueId, Index, type JSX, on, Show } from "solid-js";
 import { createRowHeight, createVirtualRows } from "../table/virtual";
+
+/** Classes that rows may have; one that a row has no more must be taken away. */
+const NO_CLASSES = { picked: false, cold: false, "in-block": false, "block-row": false, "inlined-row": false };
 
 interface RowsProps {
   label: string;
@@ -9,7 +12,8 @@ interface RowsProps {
   head: JSX.Element;
   /** A row to bring into sight; -1 for none. Each new object scrolls once. */
   show: { row: number };
-  render(row: number): JSX.Element;
+  /** Makes a row once; the accessor tells which row it shows now. */
+  render(row: Accessor<number>): JSX.Element;
   classOf(row: number): Record<string, boolean>;
   onPick(row: number): void;
   onOpen?(row: number): void;
@@ -51,15 +55,19 @@ export function CodeRows(props: RowsProps) {
     >
       <div class="code-head" role="row" aria-rowindex="1">{props.head}</div>
       <div class="code-rows" role="rowgroup" style={{ height: `${virtual.height()}px` }}>
-        <Index each={virtual.items()}>
-          {(item) => (
-            <div
-              class="code-row" role="row" id={`${id}-${item().index}`} aria-rowindex={item().index + 2}
-              aria-selected={props.classOf(item().index).picked === true} classList={{ active: item().index === active(), ...props.classOf(item().index) }}
-              style={{ transform: `translateY(${item().start}px)`, height: `${rowHeight()}px` }}
-              onClick={() => { setActive(item().index); props.onPick(item().index); }} onDblClick={() => props.onOpen?.(item().index)}
-            >{props.render(item().index)}</div>
-          )}
+        <Index each={virtual.slots()}>
+          {(slot) => {
+            const index = createMemo(() => slot()?.index ?? -1);
+            const classes = createMemo((): Record<string, boolean> => (index() < 0 || index() >= props.count ? {} : props.classOf(index())));
+            return (
+              <div
+                class="code-row" role="row" id={index() < 0 ? undefined : `${id}-${index()}`} aria-rowindex={index() < 0 ? undefined : index() + 2}
+                aria-selected={classes().picked === true} classList={{ active: index() === active(), hidden: index() < 0, ...NO_CLASSES, ...classes() }}
+                style={{ transform: `translateY(${slot()?.start ?? 0}px)`, height: `${rowHeight()}px` }}
+                onClick={() => { setActive(index()); props.onPick(index()); }} onDblClick={() => props.onOpen?.(index())}
+              ><Show when={index() >= 0 && index() < props.count}>{props.render(index)}</Show></div>
+            );
+          }}
         </Index>
       </div>
     </div>

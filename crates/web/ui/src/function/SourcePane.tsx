@@ -93,13 +93,13 @@ export function SourcePane(props: SourceProps) {
               <>
                 <For each={answer().events}>
                   {(event, e) => <ShareCell
-                    samples={samples(row, e())} weight={weight(row, e())} total={event.own.weight} text={countText(event, props.measure, samples(row, e()), weight(row, e()))}
-                    hint={countHint(event, samples(row, e()), weight(row, e()))}
+                    samples={samples(row(), e())} weight={weight(row(), e())} total={event.own.weight} text={countText(event, props.measure, samples(row(), e()), weight(row(), e()))}
+                    hint={countHint(event, samples(row(), e()), weight(row(), e()))}
                   />}
                 </For>
-                <span class="code-cell line" role="rowheader">{count(lines()[row] ?? 0)}</span>
+                <span class="code-cell line" role="rowheader">{count(lines()[row()] ?? 0)}</span>
                 <span class="code-cell text" role="gridcell">
-                  <For each={coloured()?.[row] ?? []}>{(piece) => <span class={piece.kind && `syntax-${piece.kind}`}>{visible(piece.text.replaceAll("\t", "    "))}</span>}</For>
+                  <For each={coloured()?.[row()] ?? []}>{(piece) => <span class={piece.kind && `syntax-${piece.kind}`}>{visible(piece.text.replaceAll("\t", "    "))}</span>}</For>
                 </span>
               </>
             )}

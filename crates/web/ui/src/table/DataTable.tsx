@@ -101,24 +101,23 @@ export function DataTable(props: TableProps) {
         change={change} widths={widths} totals={props.totals} totalsLabel={props.totalsLabel} width={widths.total()}
       />
       <div class="rows" role="rowgroup" style={{ height: `${virtual.height()}px`, width: `${widths.total()}px` }}>
-        <Index each={virtual.items()}>
-          {(item) => {
-            const row = createMemo(() => props.rows.row(item().index));
+        <Index each={virtual.slots()}>
+          {(slot) => {
+            const index = createMemo(() => slot()?.index ?? -1);
+            const row = createMemo(() => (index() < 0 ? undefined : props.rows.row(index())));
+            const isSelected = createMemo(() => { const now = row(); return now !== undefined && props.isSelected?.(now) === true; });
             return (
               <div
-                class="row" role="row" id={`${id}-${item().index}`} aria-rowindex={item().index + headRows() + 1}
+                class="row" role="row" id={index() < 0 ? undefined : `${id}-${index()}`} aria-rowindex={index() < 0 ? undefined : index() + headRows() + 1}
                 aria-level={props.rows.setOpen && row() ? row()!.depth + 1 : undefined}
                 aria-expanded={row() && row()!.below > 0 && props.rows.isOpen ? props.rows.isOpen(row()!) : undefined}
-                aria-selected={row() && props.isSelected ? props.isSelected(row()!) : undefined}
-                classList={{
-                  active: item().index === active(), odd: item().index % 2 === 1,
-                  selected: Boolean(row() && props.isSelected?.(row()!)),
-                }}
-                style={{ transform: `translateY(${item().start}px)` }}
-                onClick={() => { setActive(item().index); const now = row(); if (now) props.onSelect?.(now); }}
+                aria-selected={row() && props.isSelected ? isSelected() : undefined}
+                classList={{ active: index() === active(), odd: index() % 2 === 1, selected: isSelected(), hidden: index() < 0 }}
+                style={{ transform: `translateY(${slot()?.start ?? 0}px)` }}
+                onClick={() => { setActive(index()); const now = row(); if (now) props.onSelect?.(now); }}
                 onDblClick={() => { const now = row(); if (now) props.onOpen?.(now); }}
               >
-                <Show when={row()} fallback={<div role="gridcell" class="cell main waiting">…</div>}>
+                <Show when={row()} fallback={<div role="gridcell" class="cell main waiting">{index() < 0 ? "" : "…"}</div>}>
                   {(row) => (
                     <For each={arranged().shown}>
                       {(column) => column.kind === "number"

@@ -1,10 +1,15 @@
 // Which rows of a long list are in sight, by @tanstack/virtual-core.
 
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer, type VirtualItem } from "@tanstack/virtual-core";
-import { type Accessor, createEffect, createSignal, onCleanup, onMount } from "solid-js";
+import { type Accessor, createEffect, createMemo, createSignal, onCleanup, onMount } from "solid-js";
 
 export interface VirtualRows {
   items: Accessor<VirtualItem[]>;
+  /**
+   * The same items, each in the slot that its index gives modulo the number of slots: while the list scrolls, a slot keeps
+   * its row as long as the row is in sight, so that only rows that come into sight are drawn.
+   */
+  slots: Accessor<(VirtualItem | null)[]>;
   height: Accessor<number>;
   scrollTo(index: number, align?: "auto" | "center" | "start"): void;
 }
@@ -42,8 +47,17 @@ export function createVirtualRows(element: () => HTMLDivElement, count: Accessor
       setHeight(virtualizer.getTotalSize());
     });
   });
+  let size = 0;
+  const slots = createMemo(() => {
+    const now = items();
+    // The number grows in steps and never shrinks, so that it rarely changes.
+    if (now.length > size) size = Math.ceil((now.length + 4) / 16) * 16;
+    const out: (VirtualItem | null)[] = new Array<VirtualItem | null>(size).fill(null);
+    for (const item of now) out[item.index % size] = item;
+    return out;
+  });
   return {
-    items, height,
+    items, slots, height,
     scrollTo: (index, align = "auto") => virtualizer.scrollToIndex(index, { align }),
   };
 }
