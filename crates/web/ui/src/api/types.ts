@@ -22,7 +22,7 @@ code: string,
  */
 text: string, 
 /**
- * What the reader can do about it.
+ * The action that helps.
  */
 remedy: string | null, };
 
@@ -81,7 +81,7 @@ state: State,
  */
 reloading: boolean, 
 /**
- * How far loading is, as far as that is known.
+ * The progress of loading, as far as it is known.
  */
 progress: Progress | null, 
 /**
@@ -99,11 +99,11 @@ error: ErrorBody | null, };
 export type State = "waiting" | "reading" | "naming" | "ready" | "failed";
 
 /**
- * How much of a piece of work is done.
+ * The progress of a piece of work.
  */
 export type Progress = { 
 /**
- * What is done.
+ * The part that is done.
  */
 done: number, 
 /**
@@ -111,7 +111,7 @@ done: number,
  */
 total: number, 
 /**
- * What both count.
+ * The unit of both numbers.
  */
 unit: string, };
 
@@ -177,11 +177,11 @@ events: Array<EventInfo>,
  */
 default_events: Array<string>, 
 /**
- * What the recording has.
+ * The kinds of data that the recording has.
  */
 has: ProfileHas, 
 /**
- * How many things of each kind it has.
+ * The numbers of processes, threads and so on.
  */
 counts: ProfileCounts, 
 /**
@@ -256,7 +256,7 @@ is_scaled: boolean,
 sampled: boolean, };
 
 /**
- * What a recording has.
+ * The kinds of data that a recording has.
  */
 export type ProfileHas = { 
 /**
@@ -281,7 +281,7 @@ branches: boolean,
 memory: boolean, };
 
 /**
- * How many things of each kind a recording has.
+ * The numbers of things that a recording has.
  */
 export type ProfileCounts = { 
 /**
@@ -398,7 +398,7 @@ by?: string,
  */
 children?: 0 | 1, 
 /**
- * What percentages are of.
+ * The whole of percentages.
  */
 percent?: Percent, 
 /**
@@ -495,7 +495,7 @@ event?: Array<string>,
 inlined?: 0 | 1, };
 
 /**
- * What a percentage is of.
+ * The whole of a percentage.
  */
 export type Percent = "column" | "total" | "row" | "parent";
 
@@ -772,7 +772,7 @@ total: number, };
  */
 export type SearchHit = { 
 /**
- * What it is.
+ * The kind of the thing.
  */
 kind: SearchKind, 
 /**
@@ -802,7 +802,7 @@ export type SearchKind = "function" | "module" | "process" | "thread";
  */
 export type FlameRequest = { 
 /**
- * What stands below a function.
+ * The functions that stand below a function.
  */
 direction?: Direction, 
 /**
@@ -879,7 +879,7 @@ event?: Array<string>,
 inlined?: 0 | 1, };
 
 /**
- * What stands below a function in a tree.
+ * The functions that stand below a function in a tree.
  */
 export type Direction = "callees" | "callers";
 
@@ -896,7 +896,7 @@ profile: number,
  */
 generation: number, 
 /**
- * What stands below a function.
+ * The functions that stand below a function.
  */
 direction: Direction, 
 /**
@@ -1043,7 +1043,7 @@ own_samples: Array<Array<number>>,
 total_samples: Array<Array<number>>, };
 
 /**
- * What a tree leaves out.
+ * The nodes that a tree leaves out.
  */
 export type FlameLeftOut = { 
 /**
@@ -1060,7 +1060,7 @@ weight: number, };
  */
 export type FunctionRequest = { 
 /**
- * How x86 instructions are written.
+ * The syntax of x86 instructions.
  */
 syntax?: Syntax, 
 /**
@@ -1117,7 +1117,7 @@ event?: Array<string>,
 inlined?: 0 | 1, };
 
 /**
- * How x86 instructions are written.
+ * The syntax of x86 instructions.
  */
 export type Syntax = "att" | "intel";
 
@@ -1269,12 +1269,12 @@ scaled: boolean,
  */
 total: Counted, 
 /**
- * Those in the function itself.
+ * The samples in the function itself.
  */
 own: Counted, };
 
 /**
- * What was counted.
+ * A count of samples.
  */
 export type Counted = { 
 /**
@@ -1340,7 +1340,7 @@ bytes: Array<string>,
  */
 text: Array<string>, 
 /**
- * What it does to the flow of control, as an index of the texts; -1 without code.
+ * The effect on the flow of control, as an index of the texts; -1 without code.
  */
 kind: Array<number>, 
 /**
@@ -1455,7 +1455,7 @@ function: string | null,
  */
 kind: string, 
 /**
- * How often it was taken, where branch records tell.
+ * The number of times it was taken, where branch records tell.
  */
 executions: number | null, };
 
@@ -1488,7 +1488,7 @@ samples: Array<number>,
  */
 weight: Array<number>, 
 /**
- * How often it ran for each entry, on average, where branch records tell.
+ * The mean number of iterations for each entry, where branch records tell.
  */
 trips: number | null, 
 /**
@@ -1609,7 +1609,7 @@ lines: Array<string>, };
  */
 export type TimelineRequest = { 
 /**
- * What a row is.
+ * The kind of the rows.
  */
 rows?: TimelineRows, 
 /**
@@ -1621,7 +1621,7 @@ bins?: number,
  */
 span?: string, 
 /**
- * What bins hold.
+ * The kind of the values.
  */
 value?: TimelineValue, 
 /**
@@ -1686,12 +1686,12 @@ event?: Array<string>,
 inlined?: 0 | 1, };
 
 /**
- * What a row of a timeline is.
+ * The kind of a timeline's rows.
  */
 export type TimelineRows = "thread" | "process" | "cpu" | "all";
 
 /**
- * What a bin of a timeline holds.
+ * The kind of a timeline's values.
  */
 export type TimelineValue = "samples" | "weight";
 

@@ -9,6 +9,8 @@ import { edgePath, placeBlocks, type PlacedBlock } from "./layout";
 import { type FunctionModel, type Picked, pickBlock, splitLineKey } from "./model";
 
 interface GraphProps {
+  /** The pane is wide and low. */
+  sideways: boolean;
   model: FunctionModel;
   file: number;
   picked: Picked;
@@ -17,7 +19,7 @@ interface GraphProps {
 
 export function GraphPane(props: GraphProps) {
   let svg!: SVGSVGElement;
-  const placed = createMemo(() => placeBlocks(props.model));
+  const placed = createMemo(() => placeBlocks(props.model, props.sideways));
   const [view, setView] = createSignal({ x: 0, y: 0, scale: 1 });
   let dragged: { x: number; y: number; moved: boolean } | null = null;
   const size = () => ({ width: svg.clientWidth || 1, height: svg.clientHeight || 1 });
@@ -69,10 +71,10 @@ export function GraphPane(props: GraphProps) {
     if (event.key === "+" || event.key === "=") zoom(1.25);
     else if (event.key === "-" || event.key === "−") zoom(0.8);
     else if (event.key === "0") fit();
-    else if (event.key === "ArrowDown") next(placed().edges.filter((edge) => edge.from === now && !edge.isBack).map((edge) => edge.to));
-    else if (event.key === "ArrowUp") next(placed().edges.filter((edge) => edge.to === now && !edge.isBack).map((edge) => edge.from));
-    else if (event.key === "ArrowRight") next(placed().blocks.map((each) => each.block).sort((a, b) => a - b).filter((block) => block > now));
-    else if (event.key === "ArrowLeft") next(placed().blocks.map((each) => each.block).sort((a, b) => b - a).filter((block) => block < now));
+    else if (event.key === (props.sideways ? "ArrowRight" : "ArrowDown")) next(placed().edges.filter((edge) => edge.from === now && !edge.isBack).map((edge) => edge.to));
+    else if (event.key === (props.sideways ? "ArrowLeft" : "ArrowUp")) next(placed().edges.filter((edge) => edge.to === now && !edge.isBack).map((edge) => edge.from));
+    else if (event.key === (props.sideways ? "ArrowDown" : "ArrowRight")) next(placed().blocks.map((each) => each.block).sort((a, b) => a - b).filter((block) => block > now));
+    else if (event.key === (props.sideways ? "ArrowUp" : "ArrowLeft")) next(placed().blocks.map((each) => each.block).sort((a, b) => b - a).filter((block) => block < now));
     else return;
     event.preventDefault();
   };

@@ -34,15 +34,15 @@ const MOST_BLOCKS = 160;
 export const BLOCK_WIDTH = 172;
 const BLOCK_HEIGHT = 50;
 
-/** Places the hottest blocks. */
-export function placeBlocks(model: FunctionModel): PlacedGraph {
+/** Places the hottest blocks: from the top down, or in a pane that is wide and low from left to right. */
+export function placeBlocks(model: FunctionModel, sideways: boolean): PlacedGraph {
   const { blocks, edges } = model.answer;
   const order = blocks.map((_, at) => at).sort((a, b) => (blocks[b]!.weight[0] ?? 0) - (blocks[a]!.weight[0] ?? 0));
   const kept = new Set(order.slice(0, MOST_BLOCKS));
   // The entry says where the reader is.
   if (blocks.length > 0) kept.add(0);
   const graph = new Graph({ multigraph: true });
-  graph.setGraph({ rankdir: "TB", nodesep: 26, ranksep: 30, edgesep: 12, marginx: 12, marginy: 12 });
+  graph.setGraph({ rankdir: sideways ? "LR" : "TB", nodesep: 26, ranksep: 30, edgesep: 12, marginx: 12, marginy: 12 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const block of [...kept].sort((a, b) => a - b)) graph.setNode(String(block), { width: BLOCK_WIDTH, height: BLOCK_HEIGHT });
   const shown = edges.filter((edge) => edge.to !== null && kept.has(edge.from) && kept.has(edge.to));
@@ -58,8 +58,10 @@ export function placeBlocks(model: FunctionModel): PlacedGraph {
     edges: shown.map((edge, at) => {
       if (edge.from === edge.to) {
         const node = graph.node(String(edge.from)) as { x: number; y: number; width: number; height: number };
-        const right = node.x + node.width / 2;
-        const points = [[0, 0.3], [22, 0.3], [22, 0], [22, -0.3], [0, -0.3]].map(([x, y]) => ({ x: right + x!, y: node.y + y! * node.height }));
+        const loop = [[0, 0.3], [22, 0.3], [22, 0], [22, -0.3], [0, -0.3]] as const;
+        const points = loop.map(([out, along]) => (sideways
+          ? { x: node.x + along * node.height, y: node.y + node.height / 2 + out }
+          : { x: node.x + node.width / 2 + out, y: node.y + along * node.height }));
         return { from: edge.from, to: edge.from, kind: edge.kind, executions: edge.executions, isBack: true, points };
       }
       const placed = graph.edge({ v: String(edge.from), w: String(edge.to), name: String(at) }) as { points?: { x: number; y: number }[] };

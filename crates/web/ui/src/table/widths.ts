@@ -15,12 +15,12 @@ export interface Widths {
 const NARROWEST = 36;
 const NARROWEST_MAIN = 180;
 /** On wide screens the main column leaves room free, so that numbers stay near their names; in units of the font's size. */
-const WIDEST_MAIN = 66;
+const WIDEST_MAIN = 90;
 
 function natural(column: ShownColumn, errors: boolean, em: number): number {
   if (column.kind === "name") return column.id === "module" ? 15 * em : column.unit === null && /id$/.test(column.id) ? 6 * em : 12 * em;
   const number = column.unit === "percent" ? 5.6 * em : column.unit === "ns" ? 7.2 * em : 6.2 * em;
-  return errors ? number + 5.5 * em : number;
+  return errors ? number + (column.unit === "ns" ? 7.5 : 5.5) * em : number;
 }
 
 /** Computes widths: the main column takes what the others leave. */

@@ -115,7 +115,7 @@ function Panes(props: PanesProps) {
   };
   const source = (): JSX.Element => <SourcePane model={props.model} file={file()} setFile={setFile} measure={props.measure} picked={picked()} onPick={pick} />;
   const assembly = (): JSX.Element => <AssemblyPane model={props.model} file={file()} measure={props.measure} syntax={props.syntax} setSyntax={props.setSyntax} picked={picked()} onPick={pick} />;
-  const flow = (): JSX.Element => <GraphPane model={props.model} file={file()} picked={picked()} onPick={pick} />;
+  const flow = (): JSX.Element => <GraphPane sideways={!isWide} model={props.model} file={file()} picked={picked()} onPick={pick} />;
   const isWide = innerWidth >= 1900;
   const code = (): JSX.Element => <Split name="function" share={0.46} label="Width of the source" first={source()} second={assembly()} />;
   return (

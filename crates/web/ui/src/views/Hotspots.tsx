@@ -1,7 +1,7 @@
 // Hotspots: processes and modules above, functions below. A click above selects for every view.
 
 import { createEffect, createMemo, createSignal, For, Show } from "solid-js";
-import { count } from "../format";
+import { count, plural } from "../format";
 import { fold } from "../names";
 import { askFile, type Parameters } from "../net/client";
 import type { RowKey } from "../net/types";
@@ -69,7 +69,7 @@ function Upper() {
             <For each={LEVELS}>{(each) => <option value={each} selected={each === state.levels}>{LEVEL_TITLES[each]}</option>}</For>
           </select>
         }
-        note={rows.answer() ? `${count(rows.answer()!.matching_rows)} rows. A click selects for all views.` : ""}
+        note={rows.answer() ? `${plural(rows.answer()!.matching_rows, "row")}. A click selects for all views.` : ""}
       />
       <Show when={rows.error()}>{(error) => <Wrong error={error()} />}</Show>
       <Show when={!rows.error()}>
@@ -103,7 +103,7 @@ function Functions() {
   const note = () => {
     const answer = rows.answer();
     if (!answer) return "";
-    return answer.matching_rows === answer.total_rows ? `${count(answer.total_rows)} functions` : `${count(answer.matching_rows)} of ${count(answer.total_rows)} functions`;
+    return answer.matching_rows === answer.total_rows ? plural(answer.total_rows, "function") : `${count(answer.matching_rows)} of ${plural(answer.total_rows, "function")}`;
   };
   return (
     <>
