@@ -93,7 +93,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -17,9 +17,9 @@ use dioptra_report::profile_facts;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// How many nodes an answer has at most.
+/// The largest number of nodes in an answer.
 const MOST_NODES: usize = 200_000;
-/// How many nodes it has unless told otherwise.
+/// The number of nodes in an answer unless the request gives one.
 const NODES: usize = 50_000;
 /// Nodes with a smaller share than this many ten-thousandths are left out unless told otherwise: less than a pixel.
 const LEAST: u32 = 1;
@@ -41,7 +41,7 @@ pub(crate) struct FlatTree {
     function: Vec<FunctionId>,
     /// The number of the first node behind the node's subtree.
     end: Vec<u32>,
-    /// How many children there are.
+    /// The number of children.
     below: Vec<u32>,
     /// By event, then node.
     own: Vec<Vec<Count>>,
@@ -270,7 +270,7 @@ pub(crate) fn answer(
         return Err(Failure::no_key("row", &root.to_string()));
     }
     let events = &selected.events;
-    // What the least share is of.
+    // The least share is a share of this node, or of the whole selection.
     let top = root.or(is_focused.then_some(0).filter(|_| tree.len() > 0));
     let wholes: Vec<u64> = events
         .iter()

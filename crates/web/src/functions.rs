@@ -21,7 +21,7 @@ use dioptra_report::{
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// How many lines of source an answer has at most.
+/// The largest number of source lines in an answer.
 const MOST_LINES: usize = 20_000;
 
 /// Which annotated function: the key of annotations that are kept.
@@ -186,7 +186,7 @@ struct Frames {
     file_ids: HashMap<Arc<str>, i32>,
 }
 
-/// What tells frames apart.
+/// The fields that distinguish frames.
 type AddressFrameKey = (
     Option<Arc<str>>,
     Option<Arc<str>>,
@@ -288,7 +288,7 @@ fn index(number: usize) -> u32 {
 /// Where instructions lead.
 fn targets(selected: &Selected, module: ModuleId, annotation: &Annotation) -> Vec<CodeTarget> {
     let named: &Named = selected.named();
-    // What objdump's addresses of this module are more than relative ones.
+    // The difference of objdump's addresses and relative ones in this module.
     let start = annotation.addresses.as_ref().map(|range| range.start);
     let bias = start.zip(annotation.virtual_start);
     let bias = bias.map(|(start, shown)| shown.wrapping_sub(start));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
-/// What a job asks whether its answer is still wanted.
+/// A ticket tells a job whether its answer is still wanted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ticket {
     is_gone: Arc<AtomicBool>,

@@ -161,7 +161,7 @@ impl Keys {
     }
 }
 
-/// What tells a function from others of its module.
+/// The property that distinguishes a function from others of its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum KeyPlace {
     /// Its first relative address.

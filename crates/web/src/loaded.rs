@@ -56,7 +56,7 @@ pub(crate) enum NamesWanted {
     Inlined,
 }
 
-/// What stays the same for all profiles of a server.
+/// The sources of names and source files, the same for all profiles of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Finding {
     pub symbols: SymbolOptions,
@@ -88,7 +88,7 @@ pub(crate) struct Loaded {
     known_sources: Mutex<HashMap<String, Arc<str>>>,
 }
 
-/// What a thread that loads tells to those who wait.
+/// Receives the stages of loading.
 pub(crate) trait Watching {
     fn reads(&self, size: u64, progress: Arc<LoadProgress>);
     fn names(&self);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How often files are looked at for changes.
+/// The time between two looks at the files.
 const LOOKS: Duration = Duration::from_millis(500);
 
 /// One file of the command line.
@@ -22,7 +22,7 @@ pub(crate) struct FileState {
     pub label: String,
 }
 
-/// What tells whether a file has changed.
+/// The properties of a file that differ once the file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -43,10 +43,10 @@ impl Stamp {
     }
 }
 
-/// What happens to a profile at the moment.
+/// The work on a profile at the moment.
 #[derive(Clone, Debug, Default)]
 enum Work {
-    /// It waits until others are loaded.
+    /// Others are loaded first.
     #[default]
     Waiting,
     /// Its records are read.

@@ -9,7 +9,7 @@ use crate::tables::{row_keys, table};
 use crate::texts;
 use dioptra_tables::{Cell, Table, Unit};
 
-/// How many hits of each kind an answer has at most.
+/// The largest number of hits of each kind in an answer.
 const MOST_HITS: usize = 200;
 
 /// The tables that are searched: what their rows are, and the columns of the name and of what it is inside of.

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// The header that carries the token.
 pub(crate) const TOKEN_HEADER: &str = "x-dioptra-token";
 
-/// What a page from this server may do: load its own script and style, and ask this server.
+/// The rights of a page from this server: it loads its own script and style, and asks this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
 connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 

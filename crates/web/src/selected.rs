@@ -36,7 +36,7 @@ impl MemorySize for SelectedProfile {
     }
 }
 
-/// What a request is about: the selected samples, their names, and the events to show.
+/// The selected samples of a request, their names, and the events to show.
 pub(crate) struct Selected {
     pub key: SelectionKey,
     pub loaded: Arc<Loaded>,

@@ -30,7 +30,7 @@ const VIEWS: usize = 32 << 20;
 const TREES: usize = 128 << 20;
 const FUNCTIONS: usize = 64 << 20;
 
-/// What a server shows, and where.
+/// Options of a server: the profiles it shows, and the address it listens on.
 #[derive(Clone, Debug)]
 pub struct WebOptions {
     /// The profiles; `-` is standard input.
@@ -78,7 +78,7 @@ pub enum WebError {
     Serve(#[source] io::Error),
 }
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Shared {
     pub guard: Guard,
     pub profiles: Profiles,
@@ -196,7 +196,7 @@ impl Server {
         Ok(())
     }
 
-    /// What ends this server from another thread.
+    /// Returns a handle that ends this server from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }

@@ -18,9 +18,9 @@ use dioptra_tables::{
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// How many rows an answer has at most.
+/// The largest number of rows in an answer.
 const MOST_ROWS: usize = 2000;
-/// How many rows it has unless told otherwise.
+/// The number of rows in an answer unless the request gives one.
 const ROWS: usize = 200;
 
 /// Which table: the key of tables that are kept.
@@ -260,7 +260,7 @@ fn totals(table: &Table, rows: &[u32]) -> Vec<CellValue> {
     let sums = columns.map(|(index, column)| {
         let is_sum = match column.kind {
             ColumnKind::Count | ColumnKind::Weight => true,
-            // What a function called is counted in its callers, too.
+            // Samples of a called function count in its callers, too.
             ColumnKind::Ratio => !column.id.starts_with("total_"),
             _ => false,
         };

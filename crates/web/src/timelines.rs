@@ -13,9 +13,9 @@ use dioptra_profile::{BinOptions, BinnedBy, BinnedRow, SelectError, TimeSlices};
 use dioptra_report::profile_facts;
 use std::num::NonZeroU64;
 
-/// How many bins an answer has at most.
+/// The largest number of bins in a row.
 const MOST_BINS: u32 = 4000;
-/// How many bins an answer has in all rows at most.
+/// The largest number of bins in all rows of an answer.
 const MOST_VALUES: usize = 1 << 20;
 
 /// The slices of time that the bins are.

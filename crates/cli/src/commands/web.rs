@@ -131,7 +131,7 @@ fn open_browser(url: &str) {
         .stderr(Stdio::null())
         .spawn();
     match opener {
-        // It ends when the browser was told, or with the browser; nobody waits for it, but it is collected.
+        // xdg-open ends when the browser was told, or with the browser. A thread collects its status.
         Ok(mut opener) => {
             std::thread::spawn(move || opener.wait());
         }

@@ -1,4 +1,4 @@
-//! What the weights of an event are measured in.
+//! The unit of an event's weights.
 
 use crate::columns::weight_unit;
 use dioptra_profile::EventProfile;

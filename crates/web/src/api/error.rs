@@ -17,6 +17,6 @@ pub struct ErrorBody {
     pub code: String,
     /// The error as a sentence.
     pub text: String,
-    /// What the reader can do about it.
+    /// The action that helps.
     pub remedy: Option<String>,
 }

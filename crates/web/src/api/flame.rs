@@ -12,7 +12,7 @@ pub struct FlameAnswer {
     pub profile: usize,
     /// The generation that answers.
     pub generation: u64,
-    /// What stands below a function.
+    /// The functions that stand below a function.
     pub direction: Direction,
     /// The events, in the order of all counts.
     pub events: Vec<FlameEvent>,
@@ -100,7 +100,7 @@ pub struct FlameNodes {
     pub total_samples: Vec<Vec<u64>>,
 }
 
-/// What a tree leaves out.
+/// The nodes that a tree leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, TS)]
 pub struct FlameLeftOut {
     /// The number of nodes.

@@ -87,11 +87,11 @@ pub struct FunctionEvent {
     pub scaled: bool,
     /// All selected samples.
     pub total: Counted,
-    /// Those in the function itself.
+    /// The samples in the function itself.
     pub own: Counted,
 }
 
-/// What was counted.
+/// A count of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, TS)]
 pub struct Counted {
     /// Samples.
@@ -130,7 +130,7 @@ pub struct CodeInstructions {
     pub bytes: Vec<String>,
     /// The instruction.
     pub text: Vec<String>,
-    /// What it does to the flow of control, as an index of the texts; -1 without code.
+    /// The effect on the flow of control, as an index of the texts; -1 without code.
     pub kind: Vec<i32>,
     /// Its block; -1 if it has none.
     pub block: Vec<i32>,
@@ -196,7 +196,7 @@ pub struct CodeEdge {
     pub function: Option<String>,
     /// `fall_through`, `taken`, `jump`, `call_return`, `table`, `indirect` or `leave`.
     pub kind: String,
-    /// How often it was taken, where branch records tell.
+    /// The number of times it was taken, where branch records tell.
     pub executions: Option<f64>,
 }
 
@@ -215,7 +215,7 @@ pub struct CodeLoop {
     pub samples: Vec<u64>,
     /// By event.
     pub weight: Vec<u64>,
-    /// How often it ran for each entry, on average, where branch records tell.
+    /// The mean number of iterations for each entry, where branch records tell.
     pub trips: Option<f64>,
     /// One standard error of that.
     pub trips_error: Option<f64>,

@@ -1,4 +1,4 @@
-//! What one profile holds.
+//! The contents of one profile.
 
 use super::FactAnswer;
 use serde::Serialize;
@@ -31,9 +31,9 @@ pub struct ProfileAnswer {
     pub events: Vec<EventInfo>,
     /// The keys of the events that get columns when a request names none.
     pub default_events: Vec<String>,
-    /// What the recording has.
+    /// The kinds of data that the recording has.
     pub has: ProfileHas,
-    /// How many things of each kind it has.
+    /// The numbers of processes, threads and so on.
     pub counts: ProfileCounts,
     /// Losses, fallbacks and limits.
     pub facts: Vec<FactAnswer>,
@@ -77,7 +77,7 @@ pub struct EventInfo {
     pub sampled: bool,
 }
 
-/// What a recording has.
+/// The kinds of data that a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct ProfileHas {
     /// Call chains.
@@ -92,7 +92,7 @@ pub struct ProfileHas {
     pub memory: bool,
 }
 
-/// How many things of each kind a recording has.
+/// The numbers of things that a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct ProfileCounts {
     /// Processes.

@@ -76,7 +76,7 @@ pub struct TableRequest {
     /// `1`: totals too.
     #[ts(type = "0 | 1", optional)]
     pub children: bool,
-    /// What percentages are of.
+    /// The whole of percentages.
     pub percent: Option<Percent>,
     /// `1`: standard errors too.
     #[ts(type = "0 | 1", optional)]
@@ -102,7 +102,7 @@ pub struct TableRequest {
     pub count: Option<usize>,
 }
 
-/// What a percentage is of.
+/// The whole of a percentage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum Percent {
@@ -141,7 +141,7 @@ pub struct FlameRequest {
     /// The samples that count.
     #[ts(flatten)]
     pub selection: SelectionRequest,
-    /// What stands below a function.
+    /// The functions that stand below a function.
     pub direction: Option<Direction>,
     /// The number of a node: only what is below it.
     pub root: Option<u32>,
@@ -155,11 +155,11 @@ pub struct FlameRequest {
     pub count: Option<usize>,
 }
 
-/// What stands below a function in a tree.
+/// The functions that stand below a function in a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// What it called.
+    /// Functions that the function called.
     #[default]
     Callees,
     /// Its callers.
@@ -173,11 +173,11 @@ pub struct FunctionRequest {
     /// The samples that count, and the function.
     #[ts(flatten)]
     pub selection: SelectionRequest,
-    /// How x86 instructions are written.
+    /// The syntax of x86 instructions.
     pub syntax: Option<Syntax>,
 }
 
-/// How x86 instructions are written.
+/// The syntax of x86 instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum Syntax {
@@ -210,14 +210,14 @@ pub struct TimelineRequest {
     /// The samples that count.
     #[ts(flatten)]
     pub selection: SelectionRequest,
-    /// What a row is.
+    /// The kind of the rows.
     pub rows: Option<TimelineRows>,
     /// The number of bins.
     pub bins: Option<u32>,
     /// `A..B`: what the bins cover, in nanoseconds since the first sample; either may be empty.
     #[ts(type = "string", optional)]
     pub span: Option<(Option<u64>, Option<u64>)>,
-    /// What bins hold.
+    /// The kind of the values.
     pub value: Option<TimelineValue>,
     /// The place of the first row.
     pub from: Option<usize>,
@@ -225,7 +225,7 @@ pub struct TimelineRequest {
     pub count: Option<usize>,
 }
 
-/// What a row of a timeline is.
+/// The kind of a timeline's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum TimelineRows {
@@ -240,7 +240,7 @@ pub enum TimelineRows {
     All,
 }
 
-/// What a bin of a timeline holds.
+/// The kind of a timeline's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, TS)]
 #[serde(rename_all = "lowercase")]
 pub enum TimelineValue {

@@ -30,7 +30,7 @@ pub struct ProfileStatus {
     pub state: State,
     /// Whether the file has changed and is being loaded again.
     pub reloading: bool,
-    /// How far loading is, as far as that is known.
+    /// The progress of loading, as far as it is known.
     pub progress: Option<Progress>,
     /// The milliseconds that loading has taken so far, or took.
     pub elapsed_ms: u64,
@@ -48,19 +48,19 @@ pub enum State {
     Reading,
     /// Its functions are being named.
     Naming,
-    /// It answers.
+    /// The profile answers.
     Ready,
-    /// It could not be loaded.
+    /// The file could not be loaded.
     Failed,
 }
 
-/// How much of a piece of work is done.
+/// The progress of a piece of work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct Progress {
-    /// What is done.
+    /// The part that is done.
     pub done: u64,
     /// All there is to do.
     pub total: u64,
-    /// What both count.
+    /// The unit of both numbers.
     pub unit: String,
 }

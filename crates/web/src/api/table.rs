@@ -171,7 +171,7 @@ pub struct SearchAnswer {
 /// A thing whose name matches.
 #[derive(Clone, Debug, PartialEq, Serialize, TS)]
 pub struct SearchHit {
-    /// What it is.
+    /// The kind of the thing.
     pub kind: SearchKind,
     /// The values of selection parameters that select it.
     pub key: RowKeys,

@@ -110,12 +110,12 @@ impl Running {
         format!("X-Dioptra-Token: {}", self.token)
     }
 
-    /// What the page asks.
+    /// Sends a request as the page does.
     pub fn get(&self, path: &str) -> Response {
         self.request("GET", path, &[self.token_line()])
     }
 
-    /// The answer to what the page asks.
+    /// Returns the JSON of an answer that must be there.
     pub fn ask(&self, path: &str) -> Value {
         let response = self.get(path);
         assert_eq!(

@@ -63,7 +63,7 @@ fn a_changed_file_is_shown_anew() {
         after.iter().all(|key| before.contains(key)),
         "{after:?} {before:?}"
     );
-    // What is no profile any more leaves the last one that was.
+    // A file that is no profile any more leaves the last profile in place.
     std::fs::write(&made.file, "no profile").expect("written");
     let status = web.wait_for(|status| status["profiles"][0]["error"].is_object());
     assert_eq!(status["profiles"][0]["state"], "ready");

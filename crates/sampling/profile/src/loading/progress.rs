@@ -1,4 +1,4 @@
-//! How far the reading of a recording has come, for whoever waits for it.
+//! The progress of reading a recording, for threads that wait for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -8,7 +8,7 @@ use crate::selecting::selection::SelectError;
 use hashbrown::HashMap;
 use std::ops::Range;
 
-/// What a row of a timeline stands for.
+/// The kind of a timeline's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinnedBy {
     /// All samples, as one row.
@@ -21,10 +21,10 @@ pub enum BinnedBy {
     Cpu,
 }
 
-/// What is counted, and which rows are returned.
+/// Options of a timeline: the rows, the slices of time and the values.
 #[derive(Clone, Debug)]
 pub struct BinOptions {
-    /// What a row is.
+    /// The kind of the rows.
     pub by: BinnedBy,
     /// The slices of time. Samples outside of all slices are not counted.
     pub slices: TimeSlices,
