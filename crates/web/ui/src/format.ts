@@ -69,9 +69,9 @@ export function shareOf(part: number, total: number): string {
   return total > 0 ? `${percent((100 * part) / total)}%` : "–";
 }
 
-/** An address as objdump shows it. */
-export function address(value: number): string {
-  return value.toString(16);
+/** An address as objdump shows it. The server writes addresses as texts (`0x…`) where numbers would be rounded. */
+export function address(value: number | string): string {
+  return typeof value === "string" ? value.replace(/^0x/, "") : value.toString(16);
 }
 
 /** A word for one and for several things. */

@@ -84,6 +84,7 @@ export function AssemblyPane(props: AssemblyProps) {
         </span>
       </div>
       <Show when={!answer().has_code}><p class="pane-note">The module's file was not found, so there are no instructions: these are the addresses that have samples.</p></Show>
+      <Show when={answer().has_code && answer().files.length === 0}><p class="pane-note">No debug information says which source lines the function was made from. Build the program with -g, or install its debug package.</p></Show>
       <div class="code-pane assembly" style={{ "--events": answer().events.length }}>
         <CodeRows
           label="Assembly" count={rows().length} show={show()} classOf={classOf} onPick={pick} onOpen={openRow}

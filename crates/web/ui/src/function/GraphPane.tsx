@@ -23,19 +23,26 @@ export function GraphPane(props: GraphProps) {
   const [view, setView] = createSignal({ x: 0, y: 0, scale: 1 });
   let dragged: { x: number; y: number; moved: boolean } | null = null;
   const size = () => ({ width: svg.clientWidth || 1, height: svg.clientHeight || 1 });
-  const fit = () => {
+  const all = () => {
     const { width, height } = size();
     const scale = Math.min(1.15, width / placed().width, height / placed().height);
-    // A graph that would be too small to read is shown at a readable size around its hottest block instead.
-    if (scale < 0.45) { setView({ x: 0, y: 0, scale: 0.75 }); centre(props.picked.block); return; }
     setView({ x: (placed().width - width / scale) / 2, y: (placed().height - height / scale) / 2, scale });
+  };
+  const fit = () => {
+    const { width, height } = size();
+    const scale = Math.min(width / placed().width, height / placed().height);
+    // A graph that would be too small to read is shown at a readable size around its hottest block instead.
+    if (scale < 0.72) { setView({ x: 0, y: 0, scale: 0.85 }); centre(props.picked.block); return; }
+    all();
   };
   const centre = (block: number) => {
     const found = placed().blocks.find((each) => each.block === block) ?? placed().blocks[0];
     if (!found) return;
     const { width, height } = size();
     const { scale } = view();
-    setView({ scale, x: found.x + found.width / 2 - width / scale / 2, y: found.y + found.height / 2 - height / scale / 2 });
+    // The part in sight stays within the graph where the graph is larger.
+    const along = (middle: number, room: number, whole: number) => (room >= whole ? (whole - room) / 2 : Math.max(0, Math.min(whole - room, middle - room / 2)));
+    setView({ scale, x: along(found.x + found.width / 2, width / scale, placed().width), y: along(found.y + found.height / 2, height / scale, placed().height) });
   };
   const bring = (block: number) => {
     const found = placed().blocks.find((each) => each.block === block);
@@ -70,7 +77,7 @@ export function GraphPane(props: GraphProps) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "+" || event.key === "=") zoom(1.25);
     else if (event.key === "-" || event.key === "−") zoom(0.8);
-    else if (event.key === "0") fit();
+    else if (event.key === "0") all();
     else if (event.key === (props.sideways ? "ArrowRight" : "ArrowDown")) next(placed().edges.filter((edge) => edge.from === now && !edge.isBack).map((edge) => edge.to));
     else if (event.key === (props.sideways ? "ArrowLeft" : "ArrowUp")) next(placed().edges.filter((edge) => edge.to === now && !edge.isBack).map((edge) => edge.from));
     else if (event.key === (props.sideways ? "ArrowDown" : "ArrowRight")) next(placed().blocks.map((each) => each.block).sort((a, b) => a - b).filter((block) => block > now));
@@ -98,7 +105,7 @@ export function GraphPane(props: GraphProps) {
         <span class="space" />
         <button onClick={() => zoom(1.25)} aria-label="Zoom in">+</button>
         <button onClick={() => zoom(0.8)} aria-label="Zoom out">−</button>
-        <button onClick={fit}>All</button>
+        <button onClick={all}>All</button>
         <Menu label="Save"><button onClick={save}>SVG picture</button></Menu>
       </div>
       <svg

@@ -1,7 +1,7 @@
 // The source of a function: counts for each line and event, coloured text, linked with the other panes.
 
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
-import { count, shareOf } from "../format";
+import { shareOf } from "../format";
 import { baseName, visible } from "../names";
 import type { SourceAnswer } from "../net/types";
 import { loaded } from "../state/profile";
@@ -76,9 +76,8 @@ export function SourcePane(props: SourceProps) {
       </div>
       <Show when={question.error()}>{(error) => <Wrong error={error()} />}</Show>
       <Show when={file() && !file()!.found}>
-        <p class="pane-note">Not found: <span class="mono">{visible(file()!.path)}</span>{file()!.why ? ` – ${visible(file()!.why!)}` : ""}</p>
+        <p class="pane-note">Not found: <span class="mono">{visible(file()!.why ?? file()!.path)}</span></p>
       </Show>
-      <Show when={props.file < 0}><p class="pane-note">No debug information says which source lines the function was made from. Build the program with -g, or install its debug package.</p></Show>
       <Show when={props.file >= 0 && lines().length > 0}>
         <div class="code-pane" classList={{ "few-events": answer().events.length === 1 }} style={{ "--events": answer().events.length }}>
           <CodeRows
@@ -97,7 +96,7 @@ export function SourcePane(props: SourceProps) {
                     hint={countHint(event, samples(row(), e()), weight(row(), e()))}
                   />}
                 </For>
-                <span class="code-cell line" role="rowheader">{count(lines()[row()] ?? 0)}</span>
+                <span class="code-cell line" role="rowheader">{lines()[row()] ?? ""}</span>
                 <span class="code-cell text" role="gridcell">
                   <For each={coloured()?.[row()] ?? []}>{(piece) => <span class={piece.kind && `syntax-${piece.kind}`}>{visible(piece.text.replaceAll("\t", "    "))}</span>}</For>
                 </span>

@@ -65,10 +65,15 @@ export function placeBlocks(model: FunctionModel, sideways: boolean): PlacedGrap
         return { from: edge.from, to: edge.from, kind: edge.kind, executions: edge.executions, isBack: true, points };
       }
       const placed = graph.edge({ v: String(edge.from), w: String(edge.to), name: String(at) }) as { points?: { x: number; y: number }[] };
-      return { from: edge.from, to: edge.to!, kind: edge.kind, executions: edge.executions, isBack: edge.to! <= edge.from, points: placed.points ?? [] };
+      return { from: edge.from, to: edge.to!, kind: edge.kind, executions: edge.executions, isBack: loopsBack(model, edge.from, edge.to!), points: placed.points ?? [] };
     }),
     width: size.width ?? 1, height: size.height ?? 1, leftOut: blocks.length - kept.size,
   };
+}
+
+/** Whether an edge leads back to the head of a loop that it is in. Compilers also put cold code behind the code that it leads to. */
+function loopsBack(model: FunctionModel, from: number, to: number): boolean {
+  return model.answer.loops.some((loop) => loop.header === to && loop.blocks.includes(from));
 }
 
 /** A smooth path through points. */

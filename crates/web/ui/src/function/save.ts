@@ -1,5 +1,6 @@
 // Lines and instructions of a function as files.
 
+import { address } from "../format";
 import { csv, saveText } from "../save";
 import type { FunctionModel } from "./model";
 
@@ -17,7 +18,7 @@ export function saveFunction(model: FunctionModel, what: "lines" | "instructions
   }
   const { instructions } = answer;
   const rows = instructions.address.map((_, at) => [
-    `0x${(instructions.virtual_address[at] ?? 0).toString(16)}`, instructions.text[at] ?? "", instructions.block[at] ?? -1,
+    `0x${address(instructions.virtual_address[at] ?? 0)}`, instructions.text[at] ?? "", instructions.block[at] ?? -1,
     ...answer.events.flatMap((_, e) => [instructions.samples[e]![at]!, instructions.weight[e]![at]!]),
   ]);
   saveText("dioptra-instructions.csv", csv([["virtual_address", "instruction", "block", ...measures], ...rows]), "text/csv");

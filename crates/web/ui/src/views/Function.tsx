@@ -45,7 +45,7 @@ export function FunctionView() {
                   {(each) => <button class="toggle" aria-pressed={measure() === each} onClick={() => setMeasure(each)}>{each === "percent" ? "%" : each}</button>}
                 </For>
               </span>
-              <button class="toggle" aria-pressed={graph()} disabled={model().answer.blocks.length === 0} onClick={() => setGraph(!graph())}>Graph</button>
+              <button class="toggle" aria-pressed={graph() && model().answer.blocks.length > 0} disabled={model().answer.blocks.length === 0} onClick={() => setGraph(!graph())}>Graph</button>
               <Menu label="Save">
                 <button onClick={() => saveFunction(model(), "lines", "csv")}>Lines, CSV</button>
                 <button onClick={() => saveFunction(model(), "instructions", "csv")}>Instructions, CSV</button>
@@ -117,7 +117,8 @@ function Panes(props: PanesProps) {
   const assembly = (): JSX.Element => <AssemblyPane model={props.model} file={file()} measure={props.measure} syntax={props.syntax} setSyntax={props.setSyntax} picked={picked()} onPick={pick} />;
   const flow = (): JSX.Element => <GraphPane sideways={!isWide} model={props.model} file={file()} picked={picked()} onPick={pick} />;
   const isWide = innerWidth >= 1900;
-  const code = (): JSX.Element => <Split name="function" share={0.46} label="Width of the source" first={source()} second={assembly()} />;
+  const code = (): JSX.Element => (props.model.answer.files.length === 0 ? <div class="split"><div class="pane">{assembly()}</div></div> : sourceAndAssembly());
+  const sourceAndAssembly = (): JSX.Element => <Split name="function" share={0.46} label="Width of the source" first={source()} second={assembly()} />;
   return (
     <Show when={props.graph} fallback={code()}>
       <Show when={isWide} fallback={<Split name="function-graph" down share={0.64} label="Height of source and assembly" first={code()} second={flow()} />}>
