@@ -3,6 +3,7 @@
 //!
 //! The step needs npm, Chromium and the npm registry. Without one of them it is skipped, with the reason.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +13,12 @@ use dioptra_testprograms::tool;
 
 use crate::root;
 use crate::test::cargo;
+
+/// The oldest major version of Node that the page's tools run on. Debian 12 has 18.
+const OLDEST_NODE: u32 = 20;
+
+/// The version of Node that npm brings where the machine's is older.
+const NODE: &str = "node@22.23.3";
 
 /// The outcome of the step.
 pub enum Page {
@@ -31,17 +38,19 @@ pub fn check() -> Result<Page> {
             return Ok(Page::Skipped(format!("{needed} is not installed")));
         }
     }
-    // The lock file pins every package, and Node itself, which Debian's is too old to stand in for.
-    if !npm(&folder, &["ci", "--no-audit", "--no-fund"])? {
-        return Ok(Page::Skipped(
-            "the npm registry did not give the page's packages".into(),
-        ));
+    let registry = "the npm registry did not give the page's packages";
+    let Some(path) = path_with_node()? else {
+        return Ok(Page::Skipped(registry.into()));
+    };
+    let npm = |arguments: &[&str]| npm(&folder, &path, arguments);
+    if !npm(&["ci", "--no-audit", "--no-fund"])? {
+        return Ok(Page::Skipped(registry.into()));
     }
-    if !npm(&folder, &["run", "--silent", "fresh"])? {
+    if !npm(&["run", "--silent", "fresh"])? {
         return Ok(Page::Failed("npm run fresh"));
     }
     let before = bundle(&folder)?;
-    if !npm(&folder, &["run", "--silent", "build"])? {
+    if !npm(&["run", "--silent", "build"])? {
         return Ok(Page::Failed("npm run build"));
     }
     if bundle(&folder)? != before {
@@ -50,19 +59,56 @@ pub fn check() -> Result<Page> {
         );
         return Ok(Page::Failed("npm run build"));
     }
-    if !npm(&folder, &["run", "--silent", "test"])? {
+    if !npm(&["run", "--silent", "test"])? {
         return Ok(Page::Failed("npm test"));
     }
     let server = Server::start()?;
-    if !npm(&folder, &["run", "--silent", "test", "--", &server.address])? {
+    if !npm(&["run", "--silent", "test", "--", &server.address])? {
         return Ok(Page::Failed("npm test -- URL"));
     }
     Ok(Page::Passed)
 }
 
-fn npm(folder: &Path, arguments: &[&str]) -> Result<bool> {
+/// Returns the path on which a Node is found that is new enough, from npm's registry where the machine's is too old. `None`
+/// if the registry does not give it.
+fn path_with_node() -> Result<Option<OsString>> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let version = Command::new("node").arg("--version").output();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    // Such as v18.20.4.
+    let major = |text: &str| {
+        text.trim()
+            .strip_prefix('v')?
+            .split('.')
+            .next()?
+            .parse()
+            .ok()
+    };
+    if version.is_ok_and(|text| major(&text) >= Some(OLDEST_NODE)) {
+        return Ok(Some(path));
+    }
+    let folder = target().join("node");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let install = [
+        "install",
+        "--no-save",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        ".",
+    ];
+    if !npm(&folder, &path, &[&install[..], &[NODE]].concat())? {
+        return Ok(None);
+    }
+    let mut folders = vec![folder.join("node_modules/.bin")];
+    folders.extend(std::env::split_paths(&path));
+    Ok(Some(std::env::join_paths(folders)?))
+}
+
+fn npm(folder: &Path, path: &OsStr, arguments: &[&str]) -> Result<bool> {
     let status = Command::new("npm")
         .args(arguments)
+        .env("PATH", path)
         .current_dir(folder)
         .stdin(Stdio::null())
         .status()
@@ -154,6 +200,10 @@ fn dioptra() -> Result<PathBuf> {
     if !built.success() {
         bail!("cargo build failed");
     }
+    Ok(target().join("debug/dioptra"))
+}
+
+fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    Ok(root().join(target).join("debug/dioptra"))
+    root().join(target)
 }

@@ -285,6 +285,8 @@ impl Tree {
             .env("LANG", "C.UTF-8")
             .env("CARGO_TERM_COLOR", "never")
             .env("CARGO_TERM_PROGRESS_WHEN", "never")
+            // Node trusts certificates of its own and does not read the system's.
+            .env("NODE_EXTRA_CA_CERTS", CERTIFICATES)
             .envs(
                 PROXIES
                     .iter()

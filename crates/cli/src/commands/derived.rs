@@ -43,7 +43,7 @@ impl Derived {
     /// recorded events make.
     pub fn choose_or_generic(&self, loaded: &[Loaded]) -> anyhow::Result<Chosen> {
         const FEW: u64 = 10;
-        let mut chosen = self.choose(loaded, FEW)?;
+        let mut chosen = self.choose_named(loaded, FEW, "--set")?;
         if chosen.sets.is_empty() {
             let set = MetricSet::generic();
             let columns = ChosenColumns {
@@ -57,6 +57,16 @@ impl Derived {
 
     /// Finds the columns that the user named, for the CPU of the first profile.
     pub fn choose(&self, loaded: &[Loaded], few: u64) -> anyhow::Result<Chosen> {
+        self.choose_named(loaded, few, "--metric")
+    }
+
+    /// Does the work of [`Derived::choose`]; `option` is the one that errors name.
+    fn choose_named(
+        &self,
+        loaded: &[Loaded],
+        few: u64,
+        option: &'static str,
+    ) -> anyhow::Result<Chosen> {
         let cpuid = loaded.first().and_then(|loaded| loaded.cpuid.clone());
         let mut environment = Environment::new();
         environment.min_samples = few;
@@ -76,7 +86,7 @@ impl Derived {
             None => MetricSets::for_cpu(cpuid, folder)?,
         };
         for name in &self.metric {
-            let found = sets.choose(name).context("--metric")?;
+            let found = sets.choose(name).context(option)?;
             let all = found.set.columns();
             let whole = found.columns.len() == all.len();
             let is_first = |column: &usize| {

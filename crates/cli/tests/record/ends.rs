@@ -165,9 +165,9 @@ fn settings_that_waste_a_recording_are_refused() {
     };
     let group = ["-e", "{task-clock:u,page-faults:u}", "true"];
     let with = |first: &'static str| [&[first][..], &group].concat();
-    refused(&with("--windows=settle=9"), "none of the 4 windows");
+    refused(&with("--windows=warmup=9"), "none of the 4 windows");
     refused(
-        &with("--windows=batch=2,settle=2,short=1ms"),
+        &with("--windows=batch=2,warmup=2,short=1ms"),
         "none of the 2 windows",
     );
     refused(

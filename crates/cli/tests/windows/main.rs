@@ -183,6 +183,9 @@ fn drift_is_told() {
 fn text_csv_and_json_are_one_table() {
     let made = or_skip!(Made::new(&Truth::default()));
     let file = made.file.to_str().expect("a path");
+    let unknown = dioptra(&["metrics", "-i", file, "--set", "nosuch"]);
+    let error = String::from_utf8_lossy(&unknown.stderr);
+    assert!(error.starts_with("dioptra: --set: "), "{error}");
     let text = shown(&["metrics", "-i", file, "--set", "ipc"]);
     assert!(text.contains("95% interval"), "{text}");
     assert!(

@@ -12,7 +12,7 @@ struct Folded<'a> {
 }
 
 impl Table {
-    /// Folds recursion in a call tree, as [`crate::tree()`] makes it. A function directly below itself becomes one row,
+    /// Folds recursion in a call tree, as the crate `dioptra-report` makes it. A function directly below itself becomes one row,
     /// whose name says how deep the recursion is, and the rows below become rows below that one.
     ///
     /// The totals of such a row are those of its uppermost part, which contain the totals of all other parts; other

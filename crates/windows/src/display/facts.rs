@@ -88,7 +88,7 @@ fn source(facts: &mut Facts, told: &FactSources<'_, '_>) {
         json!({
             "source": recorded.source,
             "schedule": schedule,
-            "settle": recorded.warm_up,
+            "warm_up": recorded.warm_up,
             "windows": windows.len(),
             "bursts": bursts,
             "bursts_used": total.bursts(),

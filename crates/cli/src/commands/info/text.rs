@@ -106,8 +106,8 @@ fn print_windows(out: &mut impl Write, windows: &Windows) -> io::Result<()> {
         out,
         "windows",
         &format!(
-            "source {}, schedule {schedule}, settle {}",
-            windows.source, windows.settle
+            "source {}, schedule {schedule}, warm-up {}",
+            windows.source, windows.warm_up
         ),
     )?;
     let detail = |out: &mut dyn Write, text: &str| writeln!(out, "{:14}  {}", "", printable(text));

@@ -15,7 +15,7 @@ pub struct Windows {
     pub schedule: Option<String>,
     /// `[period_long, period_short, period_jitter, batch_count]`.
     pub schedule_numbers: Option<[u64; 4]>,
-    pub settle: u32,
+    pub warm_up: u32,
     pub groups: Vec<Group>,
     pub bursts: u64,
     /// The number of bursts with each outcome.
@@ -68,7 +68,7 @@ impl Windows {
             instead: windows.instead.clone(),
             schedule: windows.schedule.as_ref().map(ToString::to_string),
             schedule_numbers: windows.schedule.as_ref().map(|schedule| schedule.numbers()),
-            settle: windows.warm_up,
+            warm_up: windows.warm_up,
             groups: groups
                 .map(|(group, bursts)| Group {
                     events: std::iter::once(&group.leader)

@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Count groups of events over bursts of short windows, so that their ratios belong to single functions: see
     /// `dioptra metrics`. The groups are those of -e with braces, or of --metrics [default: what can be counted here].
     /// Any of long=1ms (between bursts), short=300 (a window: events, or a time such as 50us), jitter=, batch=4
-    /// (windows of a burst), settle= (windows left out of the analysis), source=
+    /// (windows of a burst), warmup= (windows left out of the analysis), source=
     #[arg(long, value_name = "SPEC", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub windows: Option<String>,
 

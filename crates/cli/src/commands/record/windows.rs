@@ -97,17 +97,17 @@ pub(super) fn options(
         Length::Time(_) => Length::Time(number / 3),
         Length::Count(_) => Length::Count(number / 3),
     });
-    let settle = u32::from(takes_a_counter(&leader.attr));
+    let warm_up = u32::from(takes_a_counter(&leader.attr));
     let schedule = Schedule {
         long: request.long.unwrap_or(Length::Time(LONG)),
         short,
         jitter,
         batch: request.batch.unwrap_or(BATCH),
     };
-    let settle = request.settle.unwrap_or(settle);
-    if settle >= schedule.batch && request.settle.is_some() && !schedule.is_steady() {
+    let warm_up = request.warm_up.unwrap_or(warm_up);
+    if warm_up >= schedule.batch && request.warm_up.is_some() && !schedule.is_steady() {
         return Err(ArgumentError::Windows(format!(
-            "settle={settle} leaves none of the {} windows of a burst for the analysis; give a smaller settle or a larger \
+            "warmup={warm_up} leaves none of the {} windows of a burst for the analysis; give a smaller warmup or a larger \
              batch",
             schedule.batch
         )));
@@ -124,7 +124,7 @@ pub(super) fn options(
     }
     Ok(WindowSettings {
         schedule,
-        warm_up: settle,
+        warm_up,
         source,
         groups,
         cost: None,
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn what_is_asked_is_taken() {
         let (asked, kind) =
-            request("long=2ms,short=20,jitter=0,batch=2,settle=0,source=period").unwrap();
+            request("long=2ms,short=20,jitter=0,batch=2,warmup=0,source=period").unwrap();
         assert_eq!(kind, Some(SourceKind::Period));
         let groups = parse_events("{page-faults,task-clock}").unwrap();
         let options = options(&asked, kind, groups, &mut Machine(0), &mut |_| {}).unwrap();

@@ -12,6 +12,7 @@ use super::usage;
 use crate::exit::Exit;
 use crate::formats::TextOrJson;
 use crate::screen::{Spelling, stdout};
+use clap::ValueEnum;
 use dioptra_calls::FunctionNames;
 use dioptra_tables::{Facts, escape};
 use dioptra_tracedata::{SampledFunctions, Trace};
@@ -40,8 +41,9 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["symbols", "task"])]
     system: bool,
     /// Output format
-    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
-    format: TextOrJson,
+    // Checked later, so that every option of uftrace's other commands is taken.
+    #[arg(long, value_name = "text|json", default_value = "text")]
+    format: String,
     #[command(flatten)]
     naming: Naming,
     /// With --symbols: list all functions of this program or library; needs no trace
@@ -51,9 +53,11 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let format = TextOrJson::from_str(&arguments.format, false)
+        .map_err(|_| usage("--format: use text or json"))?;
     let file = arguments.words.first().filter(|_| arguments.symbols);
     if arguments.system || file.is_some() {
-        if arguments.format == TextOrJson::Json {
+        if format == TextOrJson::Json {
             return Err(usage("--format json: is of traces"));
         }
         let mut out = io::BufWriter::new(stdout(Spelling::Text));
@@ -68,7 +72,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let mut facts = Facts::new();
     trace_facts(&trace, &mut facts);
     let mut out = io::BufWriter::new(stdout(Spelling::Text));
-    if arguments.format == TextOrJson::Json {
+    if format == TextOrJson::Json {
         serde_json::to_writer_pretty(&mut out, &json(&trace, &facts)).map_err(io::Error::from)?;
         writeln!(out)?;
     } else if arguments.symbols {

@@ -169,7 +169,7 @@ pub struct WindowRequest {
     /// [`Schedule::batch`].
     pub batch: Option<u32>,
     /// The number of windows at a burst's start that the analysis leaves out.
-    pub settle: Option<u32>,
+    pub warm_up: Option<u32>,
     /// The name of the source that is to be used, whatever the probe finds.
     pub source: Option<String>,
 }
@@ -202,7 +202,7 @@ pub const SHORTEST_LONG_OF_TWINS: u64 = 1_000_000;
 const MOST_WINDOWS: u32 = 1000;
 
 impl WindowRequest {
-    /// Reads `long=1ms,short=300,jitter=20,batch=4,settle=1,source=refresh`: any of these, in any order, once each.
+    /// Reads `long=1ms,short=300,jitter=20,batch=4,warmup=1,source=refresh`: any of these, in any order, once each.
     ///
     /// # Errors
     /// [`WindowSyntaxError`], which points at the column.
@@ -227,7 +227,7 @@ impl WindowRequest {
     }
 
     fn take(&mut self, item: &str) -> Result<(), (usize, String, &'static str)> {
-        const KEYS: &str = "write KEY=VALUE with long, short, jitter, batch, settle or source";
+        const KEYS: &str = "write KEY=VALUE with long, short, jitter, batch, warmup or source";
         const LENGTH: &str = "give a time such as 50us or 1ms, or a count such as 300";
         let Some((key, value)) = item.split_once('=') else {
             let what = if item.is_empty() {
@@ -279,9 +279,9 @@ impl WindowRequest {
                 }
                 twice |= set(&mut self.batch, batch);
             }
-            "settle" => {
+            "warmup" => {
                 let remedy = "give how many windows of a burst to leave out, such as 1";
-                twice |= set(&mut self.settle, number(MOST_WINDOWS, remedy)?);
+                twice |= set(&mut self.warm_up, number(MOST_WINDOWS, remedy)?);
             }
             "source" => twice |= set(&mut self.source, value.to_owned()),
             _ => return Err((0, format!("`{key}` is no setting of windows"), KEYS)),
@@ -334,12 +334,12 @@ mod tests {
     #[test]
     fn what_is_typed_is_what_is_read() {
         let request =
-            WindowRequest::parse("long=1ms,short=300,jitter=20,batch=4,settle=1,source=twin");
+            WindowRequest::parse("long=1ms,short=300,jitter=20,batch=4,warmup=1,source=twin");
         let request = request.unwrap();
         assert_eq!(request.long, Some(Length::Time(1_000_000)));
         assert_eq!(request.short, Some(Length::Count(300)));
         assert_eq!(request.jitter, Some(Length::Count(20)));
-        assert_eq!((request.batch, request.settle), (Some(4), Some(1)));
+        assert_eq!((request.batch, request.warm_up), (Some(4), Some(1)));
         assert_eq!(request.source.as_deref(), Some("twin"));
         let schedule = Schedule {
             long: Length::Time(1_000_000),
