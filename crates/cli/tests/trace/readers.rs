@@ -93,7 +93,7 @@ fn nothing_found_is_told_with_the_nearest_names() {
         "{told}"
     );
     let told = made.run("replay", "--tid 99").stderr;
-    assert!(String::from_utf8_lossy(&told).contains("--tid 99: no such thread"));
+    assert!(String::from_utf8_lossy(&told).contains("the trace has no thread 99"));
     let told = made.run("graph", "parse_lin").stderr;
     assert!(String::from_utf8_lossy(&told).contains("the nearest names are parse_line"));
 }
