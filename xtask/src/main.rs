@@ -34,6 +34,8 @@ enum Chore {
         #[arg(long)]
         no_install: bool,
     },
+    /// Build the page's bundle and test the page in Chromium; a step of `test`, too
+    Page,
     /// Type the README's commands on a machine that has nothing but Debian and Rust
     Fresh(fresh::Arguments),
     /// Measure dioptra beside its peers, in one run
@@ -60,6 +62,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Test { no_install } => test::run(!no_install),
+        Chore::Page => page::run(),
         Chore::Fresh(arguments) => fresh::run(&arguments),
         Chore::Bench { bench } => bench::run(&bench).map(|()| ExitCode::SUCCESS),
         Chore::Fuzz { target, seconds } => {
