@@ -1,5 +1,8 @@
 //! `dioptra web`: its address, its end, and that its numbers are those of `dioptra report` and `dioptra annotate`.
 
+#[path = "../../sampling/profile/tests/support/mod.rs"]
+mod records;
+
 use dioptra_testprograms::{self as programs, Skip, need_shared_data, or_skip, send_signal};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -167,6 +170,16 @@ fn numbers_of_shared_recordings_are_those_of_report() {
     compare_tables(&events, false, &[]);
 }
 
+/// A recording of one sample, made without sampling.
+fn one_sample(folder: &Path) -> PathBuf {
+    let mut records = records::Records::default();
+    records.comm(42, 42, true, "program");
+    records.sample(records::ID, (42, 42), 0x1000, 10, &[]);
+    let file = folder.join("perf.data");
+    std::fs::write(&file, records.file(&records::flat())).expect("the recording");
+    file
+}
+
 /// A recording of a program whose functions have known shares.
 fn recorded(folder: &Path) -> Result<PathBuf, Skip> {
     programs::need_sampling()?;
@@ -214,10 +227,9 @@ fn numbers_of_a_new_recording_are_those_of_report_and_annotate() {
     let output = output(&["annotate", "-i", file, "--format", "json"]);
     let annotation: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer["function"]["name"], annotation["function"]["name"]);
-    assert_eq!(
-        answer["function"]["virtual_start"],
-        annotation["function"]["virtual_start"]
-    );
+    let start = annotation["function"]["virtual_start"].as_u64();
+    let start = format!("{:#x}", start.expect("a number"));
+    assert_eq!(answer["function"]["virtual_start"], start);
     let instructions = annotation["instructions"].as_array().expect("instructions");
     let list = &answer["instructions"];
     assert_eq!(
@@ -225,7 +237,8 @@ fn numbers_of_a_new_recording_are_those_of_report_and_annotate() {
         Some(instructions.len())
     );
     for (at, instruction) in instructions.iter().enumerate() {
-        assert_eq!(list["address"][at], instruction["address"]);
+        let address = instruction["address"].as_u64().expect("a number");
+        assert_eq!(list["address"][at], format!("{address:#x}"));
         assert_eq!(list["text"][at], instruction["text"]);
         assert_eq!(list["bytes"][at], instruction["bytes"]);
         assert_eq!(list["samples"][0][at], instruction["counts"][0]["samples"]);
@@ -274,7 +287,8 @@ fn numbers_of_a_new_recording_are_those_of_report_and_annotate() {
 
 #[test]
 fn the_page_ends_with_ctrl_c_and_says_nothing_on_the_way() {
-    let file = or_skip!(need_shared_data("perfdata/perf.data.callgraph-3.4"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = one_sample(folder.path());
     let file = file.to_str().expect("a path");
     // At once, while the profile is still being loaded.
     assert_eq!(Page::open(&[file]).end(), "");
@@ -298,7 +312,8 @@ fn the_page_ends_with_ctrl_c_and_says_nothing_on_the_way() {
 
 #[test]
 fn other_addresses_are_warned_of() {
-    let file = or_skip!(need_shared_data("perfdata/perf.data.callgraph-3.4"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = one_sample(folder.path());
     let page = Page::open(&[file.to_str().expect("a path"), "--listen", "0.0.0.0"]);
     let said = page.end();
     assert!(

@@ -130,9 +130,9 @@ fn converted(
                 name: crate::texts::name(&annotation.module),
                 path: crate::texts::name(&annotation.module_path),
             },
-            start: annotation.addresses.as_ref().map(|range| range.start),
-            end: annotation.addresses.as_ref().map(|range| range.end),
-            virtual_start: annotation.virtual_start,
+            start: annotation.addresses.as_ref().map(|range| hex(range.start)),
+            end: annotation.addresses.as_ref().map(|range| hex(range.end)),
+            virtual_start: annotation.virtual_start.map(hex),
         },
         events: annotation
             .events
@@ -256,8 +256,8 @@ fn instructions(
         ..CodeInstructions::default()
     };
     for place in &annotation.places {
-        code.address.push(place.address);
-        code.virtual_address.push(place.virtual_address);
+        code.address.push(hex(place.address));
+        code.virtual_address.push(hex(place.virtual_address));
         let mut bytes = String::with_capacity(2 * place.bytes.len());
         for byte in &place.bytes {
             // Writing to a String cannot fail.
@@ -283,6 +283,11 @@ fn instructions(
 /// A number of a list as an answer has it: such lists have far fewer than 2^32 elements.
 fn index(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// An address as answers have it.
+fn hex(address: u64) -> String {
+    format!("{address:#x}")
 }
 
 /// Where instructions lead.
@@ -317,7 +322,7 @@ fn targets(selected: &Selected, module: ModuleId, annotation: &Annotation) -> Ve
         Some(CodeTarget {
             instruction: index(place),
             to: target.place.map(index),
-            virtual_address: target.virtual_address,
+            virtual_address: hex(target.virtual_address),
             function: name.map(|name| texts::name(name)),
             offset,
             key: known.map(|id| named.function_key(&selected.loaded.keys, *id)),
@@ -361,7 +366,7 @@ fn edges(annotation: &Annotation) -> Vec<CodeEdge> {
         CodeEdge {
             from: index(edge.from),
             to,
-            outside,
+            outside: outside.map(hex),
             function: edge.function.as_deref().map(texts::name),
             kind: edge_kind_word(edge.kind).to_owned(),
             executions: executions.map(|runs| runs.estimated.unwrap_or(runs.seen as f64)),

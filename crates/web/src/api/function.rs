@@ -1,5 +1,6 @@
 //! A function with its instructions, blocks, loops and lines. Lists of instructions are parallel, and frames are stored
-//! once, since a large function has tens of thousands of instructions.
+//! once, since a large function has tens of thousands of instructions. Addresses are texts such as `0x1f`, because those of
+//! the kernel are no numbers of JavaScript.
 
 use super::FactAnswer;
 use serde::Serialize;
@@ -56,11 +57,11 @@ pub struct FunctionInfo {
     /// Its module.
     pub module: FunctionModule,
     /// Its first relative address.
-    pub start: Option<u64>,
+    pub start: Option<String>,
     /// The first address behind it.
-    pub end: Option<u64>,
+    pub end: Option<String>,
     /// Its first address as objdump shows it.
-    pub virtual_start: Option<u64>,
+    pub virtual_start: Option<String>,
 }
 
 /// A function's module.
@@ -123,9 +124,9 @@ pub struct CodeFrames {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, TS)]
 pub struct CodeInstructions {
     /// The relative address.
-    pub address: Vec<u64>,
+    pub address: Vec<String>,
     /// The address that objdump shows.
-    pub virtual_address: Vec<u64>,
+    pub virtual_address: Vec<String>,
     /// The bytes in hexadecimal digits.
     pub bytes: Vec<String>,
     /// The instruction.
@@ -154,7 +155,7 @@ pub struct CodeTarget {
     /// The instruction to which it leads, if that is one of this function.
     pub to: Option<u32>,
     /// The address to which it leads, as objdump shows it.
-    pub virtual_address: u64,
+    pub virtual_address: String,
     /// The function to which it leads.
     pub function: Option<String>,
     /// The distance from that function's start.
@@ -191,7 +192,7 @@ pub struct CodeEdge {
     /// The block to which it leads.
     pub to: Option<u32>,
     /// The relative address outside of the function to which it leads.
-    pub outside: Option<u64>,
+    pub outside: Option<String>,
     /// The function to which it leads.
     pub function: Option<String>,
     /// `fall_through`, `taken`, `jump`, `call_return`, `table`, `indirect` or `leave`.

@@ -1217,15 +1217,15 @@ module: FunctionModule,
 /**
  * Its first relative address.
  */
-start: number | null, 
+start: string | null, 
 /**
  * The first address behind it.
  */
-end: number | null, 
+end: string | null, 
 /**
  * Its first address as objdump shows it.
  */
-virtual_start: number | null, };
+virtual_start: string | null, };
 
 /**
  * A function's module.
@@ -1326,11 +1326,11 @@ export type CodeInstructions = {
 /**
  * The relative address.
  */
-address: Array<number>, 
+address: Array<string>, 
 /**
  * The address that objdump shows.
  */
-virtual_address: Array<number>, 
+virtual_address: Array<string>, 
 /**
  * The bytes in hexadecimal digits.
  */
@@ -1383,7 +1383,7 @@ to: number | null,
 /**
  * The address to which it leads, as objdump shows it.
  */
-virtual_address: number, 
+virtual_address: string, 
 /**
  * The function to which it leads.
  */
@@ -1445,7 +1445,7 @@ to: number | null,
 /**
  * The relative address outside of the function to which it leads.
  */
-outside: number | null, 
+outside: string | null, 
 /**
  * The function to which it leads.
  */
