@@ -219,7 +219,7 @@ impl Profiles {
     pub(crate) async fn wait(&self, known: Option<u64>) -> Status {
         /// Longer than this nobody waits.
         const LONGEST: Duration = Duration::from_secs(20);
-        /// So often the progress of loading is told.
+        /// The interval at which the progress of loading is reported.
         const TOLD: Duration = Duration::from_millis(200);
         let mut revisions = self.revision.subscribe();
         let Some(known) = known else {
@@ -231,7 +231,7 @@ impl Profiles {
             false => LONGEST,
         };
         let changed = revisions.wait_for(|revision| *revision != known);
-        // Whether it changed or not, the state is told.
+        // The state is reported whether it has changed or not.
         let _ = tokio::time::timeout(longest, changed).await;
         self.status()
     }
