@@ -36,7 +36,7 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<PerfDataError>() {
         return match error {
             PerfDataError::Missing { .. } => {
-                Some("record one with `dioptra record -- COMMAND`, or name another with -i")
+                Some("record one with `dioptra record -- COMMAND`, or name another file")
             }
             PerfDataError::NotPerfData { .. } => {
                 Some("name a file that `dioptra record` or `perf record` wrote")

@@ -1,6 +1,7 @@
 //! Sources of names beyond this machine's own files: arguments of every command that shows functions.
 
 use anyhow::{Context, bail};
+use dioptra_report::SourceFiles;
 use dioptra_symbols::{Debuginfod, SymbolOptions};
 use std::path::PathBuf;
 
@@ -18,6 +19,74 @@ pub struct SymbolSources {
     /// same. Nothing is asked otherwise
     #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     debuginfod: Option<String>,
+}
+
+/// Arguments of every command that names the functions of profiles.
+#[derive(Clone, clap::Args)]
+pub struct ProfileSymbols {
+    /// Show C++ and Rust names as linkers see them
+    #[arg(long)]
+    no_demangle: bool,
+    /// Look for the recorded files below this directory
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    #[command(flatten)]
+    sources: SymbolSources,
+}
+
+impl ProfileSymbols {
+    /// Returns the options that say where names and code are looked for.
+    ///
+    /// # Errors
+    /// A folder or file that was named does not exist.
+    pub fn options(&self) -> anyhow::Result<SymbolOptions> {
+        if let Some(directory) = &self.symfs
+            && !directory.is_dir()
+        {
+            bail!(
+                "--symfs {}: no such directory; give the one that holds the recorded machine's files",
+                directory.display()
+            );
+        }
+        self.sources.add_to(SymbolOptions {
+            demangle: !self.no_demangle,
+            symfs: self.symfs.clone(),
+            ..SymbolOptions::default()
+        })
+    }
+}
+
+/// Arguments of every command that shows source text beside the names of functions.
+#[derive(Clone, clap::Args)]
+pub struct ProfileSource {
+    #[command(flatten)]
+    pub symbols: ProfileSymbols,
+    /// Source files recorded below OLD lie below NEW; may be given several times
+    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
+    source_path: Vec<(String, String)>,
+}
+
+impl ProfileSource {
+    /// Returns where source files are looked for.
+    pub fn files(&self) -> SourceFiles {
+        SourceFiles {
+            symfs: self.symbols.symfs.clone(),
+            renamed: self.source_path.clone(),
+        }
+    }
+}
+
+/// Parses `OLD=NEW`.
+fn renamed(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => {
+            Ok((old.to_owned(), new.to_owned()))
+        }
+        _ => Err(
+            "give the recorded directory and its place here, such as /build=/home/me/src"
+                .to_owned(),
+        ),
+    }
 }
 
 /// Returns the folder of files that can be made anew.

@@ -5,15 +5,14 @@ use super::profiles::{Span, cpus, find_events, open, time};
 use crate::exit::Exit;
 use crate::remedies;
 use crate::screen::{Screen, ScreenArguments, Spelling, is_utf8};
-use crate::symbol_sources::SymbolSources;
+use crate::symbol_sources::ProfileSource;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_instructions::{Credit, Syntax};
 use dioptra_profile::{LoadPlan, Names, Profile, SampleFilter};
 use dioptra_report::{
-    AnnotateOptions, AnnotationStyle, AnnotationView, Drawing, SourceFiles, annotate,
-    find_function, write_annotation, write_annotation_dot, write_annotation_json,
-    write_annotation_ndjson,
+    AnnotateOptions, AnnotationStyle, AnnotationView, Drawing, annotate, find_function,
+    write_annotation, write_annotation_dot, write_annotation_json, write_annotation_ndjson,
 };
 use dioptra_symbols::{SymbolOptions, Symbolizer};
 use std::io;
@@ -84,17 +83,8 @@ pub struct Arguments {
     /// Characters that draw jumps [default: as the locale allows]
     #[arg(long, value_enum)]
     arrows: Option<Arrows>,
-    /// Show C++ and Rust names as linkers see them
-    #[arg(long)]
-    no_demangle: bool,
-    /// Look for the recorded files below this directory
-    #[arg(long, value_name = "DIR")]
-    symfs: Option<PathBuf>,
-    /// Source files recorded below OLD lie below NEW; may be given several times
-    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
-    source_path: Vec<(String, String)>,
     #[command(flatten)]
-    sources: SymbolSources,
+    origin: ProfileSource,
     #[command(flatten)]
     screen: ScreenArguments,
 }
@@ -135,21 +125,8 @@ enum Arrows {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    if let Some(directory) = &arguments.symfs
-        && !directory.is_dir()
-    {
-        bail!(
-            "--symfs {}: no such directory; give the one that holds the recorded machine's files",
-            directory.display()
-        );
-    }
+    let mut options = arguments.origin.symbols.options()?;
     let recording = open(&arguments.input)?;
-    let options = SymbolOptions {
-        demangle: !arguments.no_demangle,
-        symfs: arguments.symfs.clone(),
-        ..SymbolOptions::default()
-    };
-    let mut options = arguments.sources.add_to(options)?;
     let filter = SampleFilter {
         comms: arguments.comm.clone(),
         tids: arguments.tid.clone(),
@@ -189,6 +166,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             ..options.clone()
         },
     );
+    let demangle = options.demangle;
     let symbolizer = Symbolizer::new(options);
     let wanted = arguments.function.as_deref();
     let found = find_function(&profile, &names, &symbolizer, &events, wanted)
@@ -204,11 +182,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
                 Writing::Att => Syntax::AtAndT,
                 Writing::Intel => Syntax::Intel,
             },
-            demangle: !arguments.no_demangle,
-            sources: SourceFiles {
-                symfs: arguments.symfs.clone(),
-                renamed: arguments.source_path.clone(),
-            },
+            demangle,
+            sources: arguments.origin.files(),
         },
     );
     remedies::spell(&mut annotation.facts);
@@ -269,18 +244,5 @@ fn style(arguments: &Arguments, screen: &Screen) -> AnnotationStyle {
             Line::Innermost => Credit::Innermost,
             Line::Outermost => Credit::Outermost,
         },
-    }
-}
-
-/// Parses `OLD=NEW`.
-pub fn renamed(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((old, new)) if !old.is_empty() && !new.is_empty() => {
-            Ok((old.to_owned(), new.to_owned()))
-        }
-        _ => Err(
-            "give the recorded directory and its place here, such as /build=/home/me/src"
-                .to_owned(),
-        ),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::derived::Derived;
 use super::nothing::Filters;
-use crate::symbol_sources::SymbolSources;
+use crate::symbol_sources::ProfileSymbols;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_metrics::EventName;
@@ -45,14 +45,8 @@ pub struct Selection {
     /// Show this event only, by name or number from 1; may be given several times
     #[arg(long, short, value_name = "EVENT")]
     event: Vec<String>,
-    /// Show C++ and Rust names as linkers see them
-    #[arg(long)]
-    no_demangle: bool,
-    /// Look for the recorded files below this directory
-    #[arg(long, value_name = "DIR")]
-    symfs: Option<PathBuf>,
     #[command(flatten)]
-    sources: SymbolSources,
+    symbols: ProfileSymbols,
 }
 
 /// The kind of a table's rows.
@@ -255,18 +249,11 @@ impl Loaded {
 impl Selection {
     /// Reads the profiles, and finds the names that the command needs.
     pub fn load(&self, paths: &[PathBuf], wanted: &DataNeeds) -> anyhow::Result<Vec<Loaded>> {
-        if let Some(directory) = &self.symfs
-            && !directory.is_dir()
-        {
-            bail!(
-                "--symfs {}: no such directory; give the one that holds the recorded machine's files",
-                directory.display()
-            );
-        }
-        if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
-            bail!("standard input (`-`) can be read once only; give files");
-        }
-        let each = paths.iter().map(|path| self.load_one(path, wanted));
+        let symbols = self.symbols()?;
+        check_stdin(paths)?;
+        let each = paths
+            .iter()
+            .map(|path| self.load_one(path, wanted, symbols.clone()));
         let loaded: Vec<Loaded> = each.collect::<anyhow::Result<_>>()?;
         let profiles: Vec<(&Path, &Profile)> = loaded
             .iter()
@@ -276,7 +263,7 @@ impl Selection {
             samples: &self.filter(),
             modules: &self.dso,
             functions: &self.symbol,
-            symbols: &self.symbols()?,
+            symbols: &symbols,
         }
         .check(&profiles)?;
         Ok(loaded)
@@ -291,10 +278,14 @@ impl Selection {
         }
     }
 
-    fn load_one(&self, path: &Path, wanted: &DataNeeds) -> anyhow::Result<Loaded> {
+    fn load_one(
+        &self,
+        path: &Path,
+        wanted: &DataNeeds,
+        symbols: SymbolOptions,
+    ) -> anyhow::Result<Loaded> {
         let recording = open(path)?;
         let data = &recording.data;
-        let symbols = self.symbols()?;
         let has = |by| wanted.by.contains(&by);
         let by_cpu = has(By::Cpu) || has(By::Socket);
         if by_cpu || !self.cpu.is_empty() {
@@ -369,11 +360,7 @@ impl Selection {
 
     /// Returns the options that say where names and code are looked for.
     pub fn symbols(&self) -> anyhow::Result<SymbolOptions> {
-        self.sources.add_to(SymbolOptions {
-            demangle: !self.no_demangle,
-            symfs: self.symfs.clone(),
-            ..SymbolOptions::default()
-        })
+        self.symbols.options()
     }
 
     /// Drops samples outside of the wanted modules and functions.
@@ -484,6 +471,14 @@ impl Selection {
 
 pub fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// Checks that standard input is named once at most.
+pub fn check_stdin(paths: &[PathBuf]) -> anyhow::Result<()> {
+    if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+        bail!("standard input (`-`) can be read once only; give files");
+    }
+    Ok(())
 }
 
 /// Opens a profile; `-` is standard input.

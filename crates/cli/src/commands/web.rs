@@ -1,13 +1,10 @@
 //! `dioptra web`.
 
-use super::annotate::renamed;
-use super::profiles::{is_stdin, open};
+use super::profiles::{check_stdin, is_stdin, open};
 use crate::exit::Exit;
 use crate::output::say;
-use crate::symbol_sources::SymbolSources;
-use anyhow::{Context, bail};
-use dioptra_report::SourceFiles;
-use dioptra_symbols::SymbolOptions;
+use crate::symbol_sources::ProfileSource;
+use anyhow::Context;
 use dioptra_web::{Server, WebOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -36,55 +33,23 @@ pub struct Arguments {
     /// Print the page's address, but open no browser
     #[arg(long)]
     no_open: bool,
-    /// Show C++ and Rust names as linkers see them
-    #[arg(long)]
-    no_demangle: bool,
-    /// Look for the recorded files below this directory
-    #[arg(long, value_name = "DIR")]
-    symfs: Option<PathBuf>,
-    /// Source files recorded below OLD lie below NEW; may be given several times
-    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
-    source_path: Vec<(String, String)>,
     #[command(flatten)]
-    sources: SymbolSources,
+    origin: ProfileSource,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    if let Some(directory) = &arguments.symfs
-        && !directory.is_dir()
-    {
-        bail!(
-            "--symfs {}: no such directory; give the one that holds the recorded machine's files",
-            directory.display()
-        );
-    }
-    if arguments.files.iter().filter(|path| is_stdin(path)).count() > 1 {
-        bail!("standard input (`-`) can be read once only; give files");
-    }
+    let symbols = arguments.origin.symbols.options()?;
+    check_stdin(&arguments.files)?;
     // A file that is no profile is an error here, where its name was given, rather than on a page.
     for path in arguments.files.iter().filter(|path| !is_stdin(path)) {
-        if !path.exists() {
-            bail!(
-                "{}: no such file; record one with `dioptra record -- COMMAND`, or name another",
-                path.display()
-            );
-        }
         open(path)?;
     }
-    let symbols = arguments.sources.add_to(SymbolOptions {
-        demangle: !arguments.no_demangle,
-        symfs: arguments.symfs.clone(),
-        ..SymbolOptions::default()
-    })?;
     let options = WebOptions {
         files: arguments.files,
         listen: arguments.listen,
         port: arguments.port,
         symbols,
-        sources: SourceFiles {
-            symfs: arguments.symfs,
-            renamed: arguments.source_path,
-        },
+        sources: arguments.origin.files(),
     };
     let mut server = Server::bind(&options).with_context(|| match options.port {
         Some(port) => format!("--port {port}: give another one, or none to take one that is free"),

@@ -249,16 +249,7 @@ impl<'a> System<'a> {
                 self.modules
                     .intern(modules::kernel_module(mmap.name, build_id))
             };
-            let mapping = Mapping {
-                start: mmap.start,
-                end,
-                bias: 0,
-                module,
-                image: 0,
-            };
-            self.kernel.insert(mapping, &self.budget);
-            self.changes += 1;
-            self.kernel_version = self.changes;
+            self.map_kernel(mmap.start, end, module);
             return;
         }
         if matches!(
@@ -333,9 +324,15 @@ impl<'a> System<'a> {
         let module = self
             .modules
             .intern(modules::kernel_module(symbol.name, None));
+        let end = symbol.address.saturating_add(u64::from(symbol.length));
+        self.map_kernel(symbol.address, end, module);
+    }
+
+    /// Maps a module into the kernel's memory, where addresses are absolute.
+    fn map_kernel(&mut self, start: u64, end: u64, module: ModuleId) {
         let mapping = Mapping {
-            start: symbol.address,
-            end: symbol.address.saturating_add(u64::from(symbol.length)),
+            start,
+            end,
             bias: 0,
             module,
             image: 0,
