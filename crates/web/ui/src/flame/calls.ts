@@ -1,9 +1,9 @@
 // A call tree as rows of a table. The children of a node are asked for when it is opened.
 
-import { type Accessor, createEffect, createMemo, createSignal, on, onCleanup, untrack } from "solid-js";
-import { ask, isCancelled, type Parameters, query } from "../net/client";
+import { type Accessor, createMemo, createSignal, untrack } from "solid-js";
+import { ask, isCancelled, type Parameters } from "../net/client";
 import type { Column, ErrorBody, FlameAnswer } from "../net/types";
-import { toBody } from "../state/query";
+import { createNewest, toBody } from "../state/query";
 import { learnNames } from "../state/selection";
 import type { RowSource, ShownRow, Sorting } from "../table/model";
 
@@ -43,11 +43,8 @@ export function callColumns(events: FlameAnswer["events"]): Column[] {
 export function createCallRows(parameters: Accessor<Parameters | null>, sorting: Accessor<Sorting | null>): CallRows {
   const [tops, setTops] = createSignal<CallNode[]>([]);
   const [columns, setColumns] = createSignal<Column[]>([]);
-  const [error, setError] = createSignal<ErrorBody | null>(null);
-  const [busy, setBusy] = createSignal(false);
   const [version, setVersion] = createSignal(0);
   const open = new Set<string>();
-  let current: AbortController | null = null;
 
   const toNodes = (answer: FlameAnswer, under: CallNode | null): CallNode[] => {
     const { nodes, functions, modules, events } = answer;
@@ -78,39 +75,23 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
   };
   const load = async (under: CallNode | null, mine: AbortController): Promise<CallNode[]> => {
     const answer = await ask<FlameAnswer>("flame", { ...untrack(parameters), levels: 1, count: MOST, least: 0, root: under ? under.number : null }, mine.signal);
-    if (current === mine && under === null) setColumns(callColumns(answer.events));
+    if (current() === mine && under === null) setColumns(callColumns(answer.events));
     const nodes = toNodes(answer, under);
     await Promise.all(nodes.filter((node) => open.has(node.id) && node.below > 0).map(async (node) => { node.children = await load(node, mine); }));
     return nodes;
   };
-  createEffect(on(() => { const now = parameters(); return now === null ? null : query(now); }, async (now) => {
-    current?.abort();
-    current = null;
-    if (now === null) { setTops([]); return; }
-    const mine = new AbortController();
-    current = mine;
-    setBusy(true);
-    try {
-      const nodes = await load(null, mine);
-      if (current !== mine) return;
-      setTops(nodes);
-      setError(null);
-      // A tree with one root says nothing while it is closed.
-      if (nodes.length === 1 && nodes[0]!.below > 0 && !open.has(nodes[0]!.id)) setOpen(nodes[0]!, true);
-    } catch (problem) {
-      if (current !== mine || isCancelled(problem)) return;
-      setTops([]);
-      setError(toBody(problem));
-    }
-    setBusy(false);
-  }));
-  onCleanup(() => current?.abort());
+  const { error, setError, busy, current } = createNewest(parameters, (mine) => load(null, mine), (nodes) => {
+    setTops(nodes ?? []);
+    // A tree with one root says nothing while it is closed.
+    const only = nodes?.length === 1 ? nodes[0]! : null;
+    if (only && only.below > 0 && !open.has(only.id)) void setOpen(only, true);
+  });
 
   const setOpen = async (node: CallNode, opens: boolean): Promise<void> => {
     if (opens) open.add(node.id);
     else open.delete(node.id);
     setVersion((before) => before + 1);
-    const mine = current;
+    const mine = current();
     if (!opens || node.children !== null || !mine) return;
     try {
       node.children = await load(node, mine);

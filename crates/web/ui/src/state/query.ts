@@ -2,7 +2,7 @@
 // the next one is there.
 
 import type { Accessor } from "solid-js";
-import { createEffect, createSignal, on, onCleanup } from "solid-js";
+import { createEffect, createSignal, on, onCleanup, untrack } from "solid-js";
 import { ask, isCancelled, type Parameters, query, RequestError } from "../net/client";
 import type { ErrorBody } from "../net/types";
 
@@ -12,9 +12,21 @@ export interface Question<T> {
   busy: Accessor<boolean>;
 }
 
-/** Asks anew whenever the parameters change. Null asks nothing. */
-export function createQuestion<T>(path: string, parameters: Accessor<Parameters | null>): Question<T> {
-  const [answer, setAnswer] = createSignal<T | null>(null);
+export interface Newest {
+  error: Accessor<ErrorBody | null>;
+  setError: (error: ErrorBody) => void;
+  busy: Accessor<boolean>;
+  /** What cancels the newest run; null while nothing is asked. */
+  current: () => AbortController | null;
+}
+
+/**
+ * Runs `work` whenever the parameters change. The newest run wins: earlier ones are cancelled, and their results dropped. `show`
+ * gets null where the parameters are null, and after an error.
+ */
+export function createNewest<T>(
+  parameters: Accessor<Parameters | null>, work: (mine: AbortController) => Promise<T>, show: (result: T | null) => void,
+): Newest {
   const [error, setError] = createSignal<ErrorBody | null>(null);
   const [busy, setBusy] = createSignal(false);
   let newest: AbortController | null = null;
@@ -25,23 +37,31 @@ export function createQuestion<T>(path: string, parameters: Accessor<Parameters 
   createEffect(on(address, async (now) => {
     newest?.abort();
     newest = null;
-    if (now === null) { setAnswer(null); setBusy(false); return; }
+    if (now === null) { show(null); setBusy(false); return; }
     const mine = new AbortController();
     newest = mine;
     setBusy(true);
     try {
-      const next = await ask<T>(path, parameters() ?? {}, mine.signal);
+      const result = await work(mine);
       if (newest !== mine) return;
-      setAnswer(() => next);
+      show(result);
       setError(null);
     } catch (problem) {
       if (newest !== mine || isCancelled(problem)) return;
-      setAnswer(null);
+      show(null);
       setError(toBody(problem));
     }
     setBusy(false);
   }));
   onCleanup(() => newest?.abort());
+  return { error, setError, busy, current: () => newest };
+}
+
+/** Asks anew whenever the parameters change. Null asks nothing. */
+export function createQuestion<T>(path: string, parameters: Accessor<Parameters | null>): Question<T> {
+  const [answer, setAnswer] = createSignal<T | null>(null);
+  const work = (mine: AbortController) => ask<T>(path, untrack(parameters) ?? {}, mine.signal);
+  const { error, busy } = createNewest(parameters, work, (next) => setAnswer(() => next));
   return { answer, error, busy };
 }
 

@@ -1,9 +1,9 @@
 // The rows of a tree: the children of a row are fetched when it is opened.
 
-import { type Accessor, createEffect, createMemo, createSignal, on, onCleanup, untrack } from "solid-js";
-import { ask, isCancelled, type Parameters, query } from "../net/client";
-import type { ErrorBody, TableAnswer } from "../net/types";
-import { toBody } from "../state/query";
+import { type Accessor, createMemo, createSignal, untrack } from "solid-js";
+import { ask, isCancelled, type Parameters } from "../net/client";
+import type { TableAnswer } from "../net/types";
+import { createNewest, toBody } from "../state/query";
 import type { PagedRows } from "./paged";
 import { showRow } from "./paged";
 import type { RowSource, ShownRow } from "./model";
@@ -19,17 +19,14 @@ interface Node extends ShownRow {
 /** Fetches the rows of `/api/table` as a tree. Opened rows stay open when the question changes. */
 export function createTreeRows(parameters: Accessor<Parameters | null>): PagedRows {
   const [answer, setAnswer] = createSignal<TableAnswer | null>(null);
-  const [error, setError] = createSignal<ErrorBody | null>(null);
-  const [busy, setBusy] = createSignal(false);
   const [tops, setTops] = createSignal<Node[]>([]);
   const [version, setVersion] = createSignal(0);
   const open = new Set<string>();
-  let current: AbortController | null = null;
 
   const load = async (under: Node | null, mine: AbortController): Promise<Node[]> => {
     const question = { ...untrack(parameters), levels: 1, from: 0, count: MOST, below: under ? under.number : null };
     const next = await ask<TableAnswer>("table", question, mine.signal);
-    if (current === mine && under === null) setAnswer(next);
+    if (current() === mine && under === null) setAnswer(next);
     const nodes = next.rows.map((row): Node => ({
       ...showRow(row, under ? under.depth + 1 : 0, JSON.stringify(row.key)), number: row.id, children: null,
     }));
@@ -39,27 +36,10 @@ export function createTreeRows(parameters: Accessor<Parameters | null>): PagedRo
     return nodes;
   };
 
-  createEffect(on(() => { const now = parameters(); return now === null ? null : query(now); }, async (now) => {
-    current?.abort();
-    current = null;
-    if (now === null) return;
-    const mine = new AbortController();
-    current = mine;
-    setBusy(true);
-    try {
-      const nodes = await load(null, mine);
-      if (current !== mine) return;
-      setTops(nodes);
-      setError(null);
-    } catch (problem) {
-      if (current !== mine || isCancelled(problem)) return;
-      setTops([]);
-      setAnswer(null);
-      setError(toBody(problem));
-    }
-    setBusy(false);
-  }));
-  onCleanup(() => current?.abort());
+  const { error, setError, busy, current } = createNewest(parameters, (mine) => load(null, mine), (nodes) => {
+    setTops(nodes ?? []);
+    if (nodes === null) setAnswer(null);
+  });
 
   const flat = createMemo(() => {
     version();
@@ -84,7 +64,7 @@ export function createTreeRows(parameters: Accessor<Parameters | null>): PagedRo
       if (!opens) open.delete(node.id);
       else open.add(node.id);
       setVersion((before) => before + 1);
-      const mine = current;
+      const mine = current();
       if (opens && node.children === null && mine)
         load(node, mine).then((children) => { node.children = children; setVersion((before) => before + 1); }, (problem: unknown) => {
           if (!isCancelled(problem)) setError(toBody(problem));
