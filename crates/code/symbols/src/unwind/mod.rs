@@ -4,6 +4,7 @@
 //! module lies where in one process, and unwinds. An [`UnwindCache`] belongs to a thread and remembers
 //! what the tables said of an address in a module, whichever processes map it.
 
+mod signals;
 mod space;
 mod tables;
 

@@ -7,6 +7,7 @@ use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAa
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{Error, FrameAddress, Unwinder};
 
+use super::signals::SignalRegisters;
 use super::tables::{HIGHEST, MachineUnwinder, ModuleUnwinder, UnwindTables};
 use super::{StackEnd, StackUnwinder, UnwindMachine, UnwindMapping, UnwindModule, UserRegisters};
 
@@ -36,6 +37,19 @@ struct Placed {
     /// The load bias: mapping address minus the address in the file. `None` if the tables do not cover the mapping.
     bias: Option<u64>,
     tables: Arc<UnwindTables>,
+}
+
+impl Placed {
+    /// Whether signal handlers return to the code at an address of this mapping.
+    #[inline]
+    fn is_trampoline(&self, address: u64) -> bool {
+        let trampolines = self.tables.trampolines();
+        !trampolines.is_empty()
+            && self.bias.is_some_and(|bias| {
+                let address = address.wrapping_sub(bias);
+                trampolines.iter().any(|code| code.contains(&address))
+            })
+    }
 }
 
 /// Which module lies where in one process.
@@ -116,7 +130,8 @@ impl AddressSpace {
     /// `frames`, whose old content goes. `stack` is a copy of memory from the stack pointer upwards.
     ///
     /// A return address is that of the instruction behind the call: look for the function and the line
-    /// at the byte before it.
+    /// at the byte before it. A frame that a signal interrupted stands there as the address of its next instruction plus 1,
+    /// so that the byte before it belongs to that instruction.
     pub fn unwind(
         &self,
         registers: &UserRegisters,
@@ -170,18 +185,36 @@ impl AddressSpace {
     ) -> Result<StackEnd, Error>
     where
         U::Cache: Default,
-        U::UnwindRegs: Clone,
+        U::UnwindRegs: Clone + SignalRegisters,
     {
         let mut unread = false;
+        // The frame is exactly at its address: the innermost one, and those that signals interrupted.
+        let mut is_exact = true;
         caches.know(U::without_tables().edition);
         let mut address = frames.first().copied().unwrap_or_default();
         // Frames of the same module often follow each other.
         let mut last = 0;
         loop {
-            let is_return = frames.len() > 1;
             // A return address may be the first behind its module.
-            let within = address.wrapping_sub(u64::from(is_return));
-            let in_module = self.find(within, &mut last).and_then(|placed| {
+            let within = address.wrapping_sub(u64::from(!is_exact));
+            let placed = self.find(within, &mut last);
+            if let Some(placed) = placed
+                && placed.is_trampoline(within)
+            {
+                if frames.len() == MOST_FRAMES {
+                    return Ok(StackEnd::TooDeep);
+                }
+                let interrupted = registers.interrupted(&mut |address| stack.word(address))?;
+                (registers, address) = interrupted;
+                frames.push(address.wrapping_add(1));
+                is_exact = true;
+                // A handler with a stack of its own interrupted code whose stack is not in the copy.
+                if !stack.holds(registers.stack_pointer()) {
+                    return Ok(StackEnd::DumpExhausted);
+                }
+                continue;
+            }
+            let in_module = placed.and_then(|placed| {
                 let relative = address.wrapping_sub(placed.bias?);
                 let unwinder = U::of(placed.tables.unwinder()?)?;
                 (1..HIGHEST)
@@ -189,10 +222,10 @@ impl AddressSpace {
                     .then_some((unwinder, relative))
             });
             let (of_module, relative) = in_module.unwrap_or_else(|| (U::without_tables(), address));
-            let frame = if is_return {
-                FrameAddress::from_return_address(relative).ok_or(Error::ReturnAddressIsNull)?
-            } else {
+            let frame = if is_exact {
                 FrameAddress::from_instruction_pointer(relative)
+            } else {
+                FrameAddress::from_return_address(relative).ok_or(Error::ReturnAddressIsNull)?
             };
             let cache = caches.of(of_module.edition, frame.address());
             let unwinder = &of_module.unwinder;
@@ -220,6 +253,7 @@ impl AddressSpace {
                 return Err(Error::ReturnAddressIsNull);
             }
             address = caller;
+            is_exact = false;
             frames.push(address);
         }
     }
@@ -335,6 +369,11 @@ impl Dump<'_> {
             .and_then(<[u8]>::first_chunk)
             .ok_or(())?;
         Ok(u64::from_le_bytes(*bytes))
+    }
+
+    /// Whether the copy has the word at an address.
+    fn holds(&self, address: u64) -> bool {
+        self.word(address).is_ok()
     }
 
     /// Whether an address lies behind the copy, but where the stack may still be.

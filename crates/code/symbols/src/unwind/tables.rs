@@ -14,6 +14,7 @@ use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::elf;
 use object::read::ReadRef;
 
+use super::signals;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::dwarf_sections::{bytes_of, unpack};
 use crate::elf::{ElfError, Image, Section, Segment};
@@ -81,6 +82,8 @@ pub(super) struct UnwindTables {
     /// `None` without tables, or for a machine that is not known.
     unwinder: Option<MachineUnwinder>,
     segments: Vec<Segment>,
+    /// Code that signal handlers return to, as addresses in the file.
+    trampolines: Vec<Range<u64>>,
     machine: Option<elf::Machine>,
     /// Where execution starts, if it does in this file.
     entry: Option<u64>,
@@ -199,6 +202,9 @@ impl UnwindTables {
             eh_frame_hdr: bytes(b".eh_frame_hdr")?,
             ..ExplicitModuleSectionInfo::default()
         };
+        if let Some(frames) = &self.sections.eh_frame {
+            self.trampolines = signals::trampolines(frames, &self.bases());
+        }
         Ok(())
     }
 
@@ -223,19 +229,10 @@ impl UnwindTables {
     /// Whether the tables tell of the code at a file offset.
     pub(super) fn cover(&self, offset: u64) -> bool {
         let sections = &self.sections;
-        let (Some(frames), Some(header), Some(range)) = (
-            &sections.eh_frame,
-            &sections.eh_frame_hdr,
-            &sections.eh_frame_hdr_svma,
-        ) else {
+        let (Some(frames), Some(header)) = (&sections.eh_frame, &sections.eh_frame_hdr) else {
             return self.has_tables();
         };
-        let start = |range: &Option<Range<u64>>| range.as_ref().map_or(0, |range| range.start);
-        let bases = BaseAddresses::default()
-            .set_eh_frame_hdr(range.start)
-            .set_eh_frame(start(&sections.eh_frame_svma))
-            .set_text(start(&sections.text_svma))
-            .set_got(start(&sections.got_svma));
+        let bases = self.bases();
         let frames = EhFrame::new(frames, LittleEndian);
         let header = EhFrameHdr::new(header, LittleEndian).parse(&bases, 8);
         let table = header.as_ref().ok().and_then(|header| header.table());
@@ -246,6 +243,22 @@ impl UnwindTables {
                     .fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset)
                     .is_ok()
             })
+    }
+
+    /// Returns the addresses that entries of the tables are relative to.
+    fn bases(&self) -> BaseAddresses {
+        let sections = &self.sections;
+        let start = |range: &Option<Range<u64>>| range.as_ref().map_or(0, |range| range.start);
+        BaseAddresses::default()
+            .set_eh_frame_hdr(start(&sections.eh_frame_hdr_svma))
+            .set_eh_frame(start(&sections.eh_frame_svma))
+            .set_text(start(&sections.text_svma))
+            .set_got(start(&sections.got_svma))
+    }
+
+    /// Returns the code that signal handlers return to, as addresses in the file.
+    pub(super) fn trampolines(&self) -> &[Range<u64>] {
+        &self.trampolines
     }
 
     fn address_of(&self, offset: u64) -> Option<u64> {
