@@ -54,7 +54,7 @@ pub(crate) fn load(
         Err(error) => {
             symbols.notes.push(Note::NoFile {
                 path: options.kallsyms.clone(),
-                reason: error.to_string(),
+                reason: error.into(),
             });
             return symbols;
         }

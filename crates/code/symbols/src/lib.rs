@@ -32,6 +32,7 @@
 
 mod append_only;
 mod build_id;
+mod cause;
 mod debug_file;
 mod debuginfod;
 mod demangle;
@@ -58,6 +59,9 @@ mod vmlinux;
 mod wanted_addresses;
 
 pub use build_id::build_id;
+pub use cause::{
+    DebugFileRefusal, DebuginfodCause, FileDamage, FilePart, IoCause, NoCodeCause, PackedDamage,
+};
 pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};

@@ -9,6 +9,7 @@ use object::elf;
 use object::endian::Endianness;
 use object::read::ReadRef;
 
+use crate::cause::{IoCause, NoCodeCause};
 use crate::elf::{Image, Segment};
 use crate::kernel;
 use crate::note::Note;
@@ -59,8 +60,8 @@ pub enum CodeError {
     Unreadable {
         /// The relative address where reading began.
         at: u64,
-        /// Why.
-        why: String,
+        /// The reason.
+        why: IoCause,
     },
 }
 
@@ -134,7 +135,7 @@ impl Symbolizer {
                 }
                 let bytes = vdso::image().map_err(|error| Note::NoFile {
                     path: request.path.to_path_buf(),
-                    reason: error.to_string(),
+                    reason: error.into(),
                 })?;
                 let image = recorded_image(&bytes[..], request.path, request.build_id)?;
                 code.read_headers(&image, request.path)?;
@@ -160,7 +161,7 @@ impl Symbolizer {
             why,
         };
         if !is_kernel_itself(request.path) {
-            return Err(none("code of loadable kernel modules is not read"));
+            return Err(none(NoCodeCause::KernelModule));
         }
         let vmlinux = match self.vmlinux(request) {
             Ok(vmlinux) => vmlinux,
@@ -212,7 +213,7 @@ impl ModuleCode {
         if has(elf::SHT_NOBITS) && !has(elf::SHT_PROGBITS) {
             return Err(Note::NoCode {
                 path: path.to_path_buf(),
-                why: "it has debug information only, no code. Give the file that it was taken from",
+                why: NoCodeCause::DebugFile,
             });
         }
         self.machine = match image.machine {
@@ -225,7 +226,7 @@ impl ModuleCode {
         if self.machine.is_none() {
             return Err(Note::NoCode {
                 path: path.to_path_buf(),
-                why: "its instructions are neither x86's nor 64-bit Arm's",
+                why: NoCodeCause::Machine,
             });
         }
         let loaded = |segment: &&Segment| segment.kind == elf::PT_LOAD;
@@ -296,7 +297,7 @@ impl ModuleCode {
         self.read_loaded(addresses.start, &mut bytes)
             .map_err(|error| CodeError::Unreadable {
                 at: addresses.start,
-                why: error.to_string(),
+                why: error.into(),
             })?;
         Ok(CodeBytes {
             machine,

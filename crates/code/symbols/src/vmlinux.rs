@@ -11,6 +11,7 @@ use object::endian::Endianness;
 use object::read::ReadRef;
 
 use crate::build_id::{build_id, same_build};
+use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::elf::{Image, Segment};
 use crate::kernel;
@@ -220,7 +221,7 @@ fn place(options: &SymbolOptions, path: PathBuf, recorded: Option<&[u8]>) -> Res
 fn address_of<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     name: &[u8],
-) -> Result<Option<u64>, crate::elf::ElfError> {
+) -> Result<Option<u64>, FileDamage> {
     let Some(table) = image.section_of_kind(elf::SHT_SYMTAB) else {
         return Ok(None);
     };

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dioptra_symbols::{
-    ModuleKind, ModuleRequest, ModuleSymbols, Note, SymbolOptions, Symbolizer, build_id,
+    DebugFileRefusal, ModuleKind, ModuleRequest, ModuleSymbols, Note, SymbolOptions, Symbolizer,
+    build_id,
 };
 use support::{compile, output_of};
 
@@ -356,12 +357,14 @@ fn a_debug_file_is_found_by_build_id() {
     std::fs::copy(other, &place).unwrap();
     let symbols = load(&stripped.program, options(), Some(&id));
     assert_eq!(name(&symbols, stripped.near), None);
-    assert!(
-        symbols
-            .notes()
-            .iter()
-            .any(|note| matches!(note, Note::DebugFileRefused { .. }))
-    );
+    let refused = |note: &Note| {
+        let Note::DebugFileRefused { path, why } = note else {
+            return false;
+        };
+        *path == place
+            && matches!(why, DebugFileRefusal::OtherBuild { found, wanted } if *wanted == id && found != wanted)
+    };
+    assert!(symbols.notes().iter().any(refused), "{:?}", symbols.notes());
 }
 
 #[test]
@@ -387,7 +390,12 @@ fn a_debug_file_is_found_by_link_and_checksum() {
     std::fs::write(&stripped.debug, bytes).unwrap();
     let symbols = load(&stripped.program, without_debug_dirs(), None);
     assert_eq!(name(&symbols, stripped.near), None);
-    let refused = |note: &Note| matches!(note, Note::DebugFileRefused { why, .. } if why.contains("checksum"));
+    let refused = |note: &Note| {
+        let Note::DebugFileRefused { why, .. } = note else {
+            return false;
+        };
+        matches!(why, DebugFileRefusal::OtherChecksum { found, wanted } if found != wanted)
+    };
     assert!(symbols.notes().iter().any(refused), "{:?}", symbols.notes());
 }
 

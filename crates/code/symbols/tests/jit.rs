@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dioptra_symbols::{JitSymbols, Note, SymbolOptions, Symbolizer};
+use dioptra_symbols::{FileDamage, JitSymbols, Note, SymbolOptions, Symbolizer};
 use support::output_of;
 
 /// Builds a jitdump file as the specification has it.
@@ -203,6 +203,15 @@ fn damaged_dumps_tell_what_they_can() {
         cut.write(dir.path());
         let symbols = load(dir.path(), &[Path::new("/jit-77.dump")]);
         assert!(symbols.len() <= 4);
+        for note in symbols.notes() {
+            let Note::Damaged { what, .. } = note else {
+                continue;
+            };
+            let FileDamage::JitDumpEnd { at } = what else {
+                panic!("{what}");
+            };
+            assert!(*at <= length as u64, "{what}");
+        }
     }
     let mut state = 88_172_645_463_325_252_u64;
     for _ in 0..500 {
@@ -244,8 +253,9 @@ fn a_map_file_is_read_and_bad_lines_are_told() {
     assert_eq!(at(0x1017).as_deref(), Some("JS:*new name"));
     assert_eq!(at(0x200f).as_deref(), Some("prefixed"));
     assert_eq!(at(0x2010), None);
-    let told = symbols.notes()[0].to_string();
-    assert!(told.contains("2 lines"), "{told}");
+    let what = FileDamage::JitMapLines { count: 2 };
+    let path = dir.path().join("tmp/perf-77.map");
+    assert_eq!(symbols.notes(), [Note::Damaged { path, what }]);
 }
 
 #[test]

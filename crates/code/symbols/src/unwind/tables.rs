@@ -14,9 +14,10 @@ use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::elf;
 use object::read::ReadRef;
 
+use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::dwarf_sections::{bytes_of, unpack};
-use crate::elf::{ElfError, Image, Section, Segment};
+use crate::elf::{Image, Section, Segment};
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest};
 use crate::symbolizer::{Symbolizer, damaged, open, recorded_image};
@@ -153,7 +154,7 @@ impl UnwindTables {
         }
         let bytes = vdso::image().map_err(|error| Note::NoFile {
             path: path.to_path_buf(),
-            reason: error.to_string(),
+            reason: error.into(),
         })?;
         let image = Image::parse(&bytes[..]).map_err(|error| damaged(path, error))?;
         self.read_image(&image, &|section| image.bytes(section).map(<[u8]>::to_vec))
@@ -163,8 +164,8 @@ impl UnwindTables {
     fn read_image<'d, R: ReadRef<'d>>(
         &mut self,
         image: &Image<'d, R>,
-        bytes_of: &dyn Fn(&Section<'_>) -> Result<Vec<u8>, ElfError>,
-    ) -> Result<(), ElfError> {
+        bytes_of: &dyn Fn(&Section<'_>) -> Result<Vec<u8>, FileDamage>,
+    ) -> Result<(), FileDamage> {
         self.segments = image
             .code_segments()
             .filter(|segment| segment.address < HIGHEST && segment.file_size < HIGHEST)
@@ -183,7 +184,7 @@ impl UnwindTables {
         let range = |name: &[u8]| -> Option<Range<u64>> {
             section(name).map(|section| section.address..section.address + section.size)
         };
-        let bytes = |name: &[u8]| -> Result<Option<Arc<[u8]>>, ElfError> {
+        let bytes = |name: &[u8]| -> Result<Option<Arc<[u8]>>, FileDamage> {
             match section(name) {
                 Some(section) => Ok(Some(bytes_of(section)?.into())),
                 None => Ok(None),
@@ -297,7 +298,7 @@ impl UnwindTables {
 fn debug_frame<'d, R: ReadRef<'d>>(
     file: &File,
     image: &Image<'d, R>,
-) -> Result<Option<Arc<[u8]>>, ElfError> {
+) -> Result<Option<Arc<[u8]>>, FileDamage> {
     let Some(section) = image.section_named(b".debug_frame") else {
         return Ok(None);
     };

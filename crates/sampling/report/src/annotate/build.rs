@@ -396,7 +396,7 @@ fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program:
         annotation.facts.add(
             Severity::Fallback,
             "no_source",
-            format!("no source file {}", escape(why)),
+            format!("no source file {}", escape(&why.to_string())),
             &**file,
         );
         annotation.facts.propose(Remedy::GiveSources);

@@ -107,6 +107,7 @@ pub(crate) fn remedy(note: &Note) -> Option<Remedy> {
             Some(Remedy::GiveRecordedFiles)
         }
         Note::NoKernelFile { .. } => Some(Remedy::GiveKernelFile),
+        Note::DebugFileRefused { .. } => Some(Remedy::FetchDebugFile),
         _ => None,
     }
 }
