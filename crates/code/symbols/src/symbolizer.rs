@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use object::elf;
 use object::read::{ReadCache, ReadRef};
 
+use crate::address::RelativeAddress;
 use crate::build_id::{open_regular, same_build};
 use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
@@ -45,8 +46,13 @@ impl Symbolizer {
     /// [`ModuleSymbols::function`] answers for these addresses as after [`Symbolizer::load`]; what it and the other
     /// methods tell of the rest of the module is incomplete.
     #[must_use]
-    pub fn load_for(&self, request: &ModuleRequest<'_>, addresses: &[u64]) -> ModuleSymbols {
-        self.load_wanted(request, Some(addresses))
+    pub fn load_for(
+        &self,
+        request: &ModuleRequest<'_>,
+        addresses: impl IntoIterator<Item = RelativeAddress>,
+    ) -> ModuleSymbols {
+        let addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
+        self.load_wanted(request, Some(&addresses))
     }
 
     fn load_wanted(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {

@@ -14,6 +14,7 @@ use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::elf;
 use object::read::ReadRef;
 
+use crate::address::{FileAddress, LoadBias, MemoryAddress};
 use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::dwarf_sections::{bytes_of, unpack};
@@ -260,9 +261,8 @@ impl UnwindTables {
         self.unwinder.as_ref()
     }
 
-    /// Returns the load bias: mapping address minus the address in the file. `None` when the mapping isn't
-    /// of code of this file.
-    pub(super) fn bias(&self, mapped: &Range<u64>, file_offset: u64) -> Option<u64> {
+    /// Returns the load bias of a mapping. `None` when the mapping isn't of code of this file.
+    pub(super) fn bias(&self, mapped: &Range<u64>, file_offset: u64) -> Option<LoadBias> {
         // A mapping starts on a page, perhaps before its segment.
         let size = mapped.end.checked_sub(mapped.start)?;
         let last = file_offset.checked_add(size)?;
@@ -270,13 +270,9 @@ impl UnwindTables {
             .segments
             .iter()
             .find(|segment| segment.offset < last && file_offset < segment.end())?;
-        Some(
-            mapped
-                .start
-                .wrapping_sub(file_offset)
-                .wrapping_add(segment.offset)
-                .wrapping_sub(segment.address),
-        )
+        let start = mapped.start.wrapping_sub(file_offset);
+        let start = MemoryAddress(start.wrapping_add(segment.offset));
+        Some(LoadBias::between(start, FileAddress(segment.address)))
     }
 
     /// Heap memory held, in bytes.
