@@ -112,5 +112,6 @@ pub fn spell(facts: &mut Facts) {
         Remedy::GiveRecordedFiles => "name their folder with --symfs".to_owned(),
         Remedy::GiveSources => "give its folder with --source-path OLD=NEW or --symfs".to_owned(),
         Remedy::GiveKernelFile => "name it with --vmlinux".to_owned(),
+        Remedy::FetchDebugFile => "fetch it with --debuginfod".to_owned(),
     });
 }

@@ -15,8 +15,8 @@ use crate::texts;
 use dioptra_instructions::EdgeEnd;
 use dioptra_profile::{FunctionId, ModuleId};
 use dioptra_report::{
-    AddressCount, AddressFrame, AnnotateOptions, AnnotatedEvent, Annotation, SourceText, annotate,
-    edge_kind_word, function_with_id, instruction_kind_word,
+    AddressCount, AddressFrame, AnnotateOptions, AnnotatedEvent, Annotation, SourceError,
+    SourceText, annotate, edge_kind_word, function_with_id, instruction_kind_word,
 };
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -446,7 +446,7 @@ fn described(
     file: &Arc<str>,
     text: Option<&SourceText>,
     is_newer: bool,
-    why: Option<String>,
+    why: Option<SourceError>,
 ) -> SourceFile {
     let found_at = text.map(|text| text.path.to_string_lossy());
     SourceFile {
@@ -456,7 +456,7 @@ fn described(
         found_at: found_at.map(|path| texts::name(&path)),
         lines: text.map_or(0, |text| text.lines.len()),
         newer: is_newer,
-        why: why.map(|why| texts::name(&why)),
+        why: why.map(|why| texts::name(&why.to_string())),
     }
 }
 

@@ -65,6 +65,7 @@ fn remedy(remedy: &Remedy) -> String {
                 .to_owned()
         }
         Remedy::GiveKernelFile => "start dioptra web with --vmlinux and the file".to_owned(),
+        Remedy::FetchDebugFile => "start dioptra web with --debuginfod".to_owned(),
     }
 }
 

@@ -1,23 +1,26 @@
 //! Loading of profiles for commands: the samples that count, and the sources of names.
 
-use super::derived::Derived;
+mod events;
+mod recording;
+mod rows;
+mod spans;
+
+pub use events::find_events;
+pub use recording::{Recording, check_stdin, is_stdin, open};
+pub use rows::{By, WantedWindows, no_windows_here, window_rows};
+pub use spans::{Span, cpu_list, cpus, time};
+
 use super::nothing::Filters;
 use crate::symbol_sources::ProfileSymbols;
-use anyhow::{Context, bail};
-use clap::ValueEnum;
-use dioptra_metrics::EventName;
-use dioptra_perfdata::PerfData;
-use dioptra_perfevents::{ReadFormat, SampleType};
+use anyhow::bail;
 use dioptra_profile::{
-    DebugInfoWanted, Dimension, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile,
-    SampleFilter,
+    DebugInfoWanted, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
 use dioptra_report::{Blocks, Input, Shapes, TableEvent};
 use dioptra_symbols::SymbolOptions;
 use dioptra_windows::collect::{CollectedWindows, WindowCollector};
-use dioptra_windows::display::{WindowInput, WindowRows, has_recorded_windows};
-use dioptra_windows::section::WindowsSection;
-use std::io;
+use dioptra_windows::display::{WindowInput, has_recorded_windows};
+use recording::{check_cpus, check_times, groups_have_chains};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -47,127 +50,6 @@ pub struct Selection {
     event: Vec<String>,
     #[command(flatten)]
     symbols: ProfileSymbols,
-}
-
-/// The kind of a table's rows.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    /// A program: all processes of one executable, each while it ran that
-    Program,
-    /// A process
-    Process,
-    /// A thread
-    Thread,
-    /// A name of threads, as it was when they were sampled
-    Comm,
-    /// A CPU
-    Cpu,
-    /// A socket
-    Socket,
-    /// A program, library, kernel or kernel module, over all processes
-    Module,
-    /// A function of a module, over all processes
-    Function,
-    /// A line of a source file; of inlined code its own
-    Line,
-    /// A line of a source file; of inlined code that of the call which it replaced
-    OuterLine,
-    /// A basic block of a function
-    Block,
-    /// An instruction, by its address relative to its module; `address` is the same
-    #[value(name = "instruction", alias = "address")]
-    Address,
-    /// A slice of time
-    Time,
-}
-
-impl From<By> for Dimension {
-    fn from(by: By) -> Self {
-        match by {
-            By::Program => Dimension::Program,
-            By::Process => Dimension::Process,
-            By::Thread => Dimension::Thread,
-            By::Comm => Dimension::Comm,
-            By::Cpu => Dimension::Cpu,
-            By::Socket => Dimension::Socket,
-            By::Module => Dimension::Module,
-            By::Function => Dimension::Function,
-            By::Line => Dimension::Line,
-            By::OuterLine => Dimension::OutermostLine,
-            By::Block => Dimension::Block,
-            By::Address => Dimension::Address,
-            By::Time => Dimension::Time,
-        }
-    }
-}
-
-impl By {
-    /// Returns whether rows say who ran a sample (process, thread, CPU, …) rather than where.
-    fn is_of_part(self) -> bool {
-        self.is_of_task() || matches!(self, By::Cpu | By::Socket)
-    }
-
-    fn is_of_task(self) -> bool {
-        matches!(self, By::Program | By::Process | By::Thread | By::Comm)
-    }
-
-    /// Returns whether rows say where a sample was taken.
-    pub fn is_place(self) -> bool {
-        !self.is_of_part() && self != By::Time
-    }
-}
-
-/// The windows that a command loads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WantedWindows {
-    /// Loads no windows.
-    #[default]
-    None,
-    /// Loads the windows of profiles that were recorded with `--windows`.
-    Recorded,
-    /// Loads all windows between samples that read groups of counters.
-    All,
-}
-
-impl WantedWindows {
-    /// Returns the windows that derived columns beside other columns need.
-    pub fn for_metrics(derived: &Derived) -> WantedWindows {
-        match derived.is_empty() {
-            true => WantedWindows::None,
-            false => WantedWindows::Recorded,
-        }
-    }
-}
-
-/// Returns whether any profile was recorded for windows and loaded with them.
-pub fn has_windows(loaded: &[Loaded]) -> bool {
-    let mut each = loaded.iter();
-    each.any(|loaded| loaded.has_recorded_windows())
-}
-
-/// Returns the kind of rows for which windows have metrics, if `by` is one of them.
-pub fn window_rows(by: &[By]) -> Option<WindowRows> {
-    match by {
-        [By::Function] => Some(WindowRows::Function),
-        [By::Line] => Some(WindowRows::Line),
-        [By::Module] => Some(WindowRows::Module),
-        [By::Thread] => Some(WindowRows::Thread),
-        [By::Process] => Some(WindowRows::Process),
-        _ => None,
-    }
-}
-
-/// Returns the reason why metrics of windows do not go with these rows.
-pub fn no_windows_here(by: &[By], inlined: bool) -> Option<&'static str> {
-    match window_rows(by) {
-        None => Some(
-            "--metric: this recording has windows, whose metrics go with one of --by function, line, module, thread and process",
-        ),
-        Some(_) if inlined => Some(
-            "--metric: this recording has windows, which are of whole functions: leave --inline out, or use --by line",
-        ),
-        Some(_) => None,
-    }
 }
 
 /// The data that a command needs from its profiles.
@@ -244,6 +126,12 @@ impl Loaded {
         }
         Ok(())
     }
+}
+
+/// Returns whether any profile was recorded for windows and loaded with them.
+pub fn has_windows(loaded: &[Loaded]) -> bool {
+    let mut each = loaded.iter();
+    each.any(|loaded| loaded.has_recorded_windows())
 }
 
 impl Selection {
@@ -466,206 +354,5 @@ impl Selection {
     /// Returns the time to which samples are restricted.
     pub fn span(&self) -> Span {
         self.time.unwrap_or_default()
-    }
-}
-
-pub fn is_stdin(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Checks that standard input is named once at most.
-pub fn check_stdin(paths: &[PathBuf]) -> anyhow::Result<()> {
-    if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
-        bail!("standard input (`-`) can be read once only; give files");
-    }
-    Ok(())
-}
-
-/// Opens a profile; `-` is standard input.
-pub fn open(path: &Path) -> anyhow::Result<Recording> {
-    let (mut data, file) = if is_stdin(path) {
-        (PerfData::from_reader(io::stdin().lock())?, None)
-    } else {
-        (PerfData::open(path)?, Some(path))
-    };
-    let windows = WindowsSection::of(&mut data, file);
-    Ok(Recording { data, windows })
-}
-
-/// A recording, and its section about windows.
-pub struct Recording {
-    pub data: PerfData,
-    pub windows: Option<WindowsSection>,
-}
-
-impl Recording {
-    /// Returns the events whose samples mark bursts of windows; these samples do not show where time went.
-    pub fn set_aside(&self) -> Vec<usize> {
-        let windows = self.windows.as_ref();
-        windows.map_or_else(Vec::new, |windows| windows.events(&self.data))
-    }
-}
-
-/// Returns whether any event records the sample field of `bit`.
-fn samples_tell(data: &PerfData, bit: SampleType) -> bool {
-    let mut samplers = data.events().iter().filter(|event| event.attr.samples());
-    samplers.any(|event| event.attr.sample_type.contains(bit))
-}
-
-/// Returns whether samples that read groups of counters have call chains.
-fn groups_have_chains(data: &PerfData) -> bool {
-    let mut samplers = data.events().iter().filter(|event| event.attr.samples());
-    samplers.any(|event| {
-        event
-            .attr
-            .sample_type
-            .contains(SampleType::READ | SampleType::CALLCHAIN)
-            && event.attr.read_format.contains(ReadFormat::GROUP)
-    })
-}
-
-/// Fails if no event records the CPU of its samples.
-fn check_cpus(data: &PerfData) -> anyhow::Result<()> {
-    if samples_tell(data, SampleType::CPU) {
-        return Ok(());
-    }
-    bail!(
-        "the profile's samples do not tell their CPU; record the whole machine (-a), or with perf's --sample-cpu"
-    );
-}
-
-/// Fails if no event records the time of its samples.
-fn check_times(data: &PerfData) -> anyhow::Result<()> {
-    if samples_tell(data, SampleType::TIME) {
-        return Ok(());
-    }
-    bail!("the profile's samples do not tell their time; record with perf's --timestamp");
-}
-
-/// The first and the last nanosecond of a range of time; either may be open.
-pub type Span = (Option<u64>, Option<u64>);
-
-/// Parses a range of CPUs such as `2` or `0-3`.
-pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
-        _ => Err("give CPUs such as 0,2-5".to_owned()),
-    }
-}
-
-/// Returns CPUs as `--cpu` takes them.
-pub fn cpu_list(cpus: &[u32]) -> String {
-    let mut cpus = cpus.to_vec();
-    cpus.sort_unstable();
-    cpus.dedup();
-    let runs = cpus.chunk_by(|one, other| *other == one + 1);
-    let runs: Vec<String> = runs
-        .map(|run| match run {
-            [first, .., last] => format!("{first}-{last}"),
-            _ => run[0].to_string(),
-        })
-        .collect();
-    runs.join(",")
-}
-
-/// Parses `A..B` in seconds; either may be empty.
-pub fn time(text: &str) -> Result<Span, String> {
-    let wrong = || "give seconds since the first sample, such as 1.5..2, 1.5.. or ..2".to_owned();
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let nanoseconds = |text: &str| match text {
-        "" => Ok(None),
-        text => match text.parse::<f64>() {
-            // A number beyond the largest nanosecond means no limit.
-            Ok(seconds) if seconds >= 0.0 => Ok(Some((seconds * 1e9).round() as u64)),
-            _ => Err(wrong()),
-        },
-    };
-    match (nanoseconds(from)?, nanoseconds(to)?) {
-        (Some(from), Some(to)) if from >= to => Err("the end must come after the start".to_owned()),
-        span => Ok(span),
-    }
-}
-
-/// Finds the wanted events, each by its name, its name without modifiers or settings, or its number from 1.
-pub fn find_events(profile: &Profile, wanted: &[String]) -> anyhow::Result<Vec<usize>> {
-    let names = || profile.events().iter().map(|event| event.name());
-    wanted
-        .iter()
-        .map(|wanted| {
-            let number = || {
-                let number: usize = wanted.parse().ok()?;
-                (1..=profile.events().len())
-                    .contains(&number)
-                    .then(|| number - 1)
-            };
-            names()
-                .position(|name| name == wanted)
-                .or_else(|| names().position(|name| without_modifiers(name) == wanted))
-                .or_else(|| names().position(|name| is_spelling(name, wanted)))
-                .or_else(number)
-                .with_context(|| {
-                    let known: Vec<&str> = names().collect();
-                    format!(
-                        "the profile has no event `{wanted}`; it has {}",
-                        known.join(", ")
-                    )
-                })
-        })
-        .collect()
-}
-
-/// Returns whether both name the same event, such as `cpu-cycles` and `cycles/period=1000/u`.
-fn is_spelling(name: &str, wanted: &str) -> bool {
-    let (name, wanted) = (EventName::parse(name), EventName::parse(wanted));
-    let same_unit = wanted.pmu.is_empty() || wanted.pmu == name.pmu;
-    same_unit && !wanted.key.is_empty() && wanted.key == name.key
-}
-
-/// Returns the name without its modifiers, such as `cycles` of `cycles:u`. A tracepoint's name keeps its colon.
-fn without_modifiers(name: &str) -> &str {
-    match name.rsplit_once(':') {
-        Some((event, modifiers))
-            if modifiers
-                .chars()
-                .all(|letter| "ukhGHpPSDIeWb".contains(letter)) =>
-        {
-            event
-        }
-        _ => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{cpu_list, cpus, is_spelling, time, without_modifiers};
-
-    #[test]
-    fn ranges() {
-        assert_eq!(
-            time("1.5..2"),
-            Ok((Some(1_500_000_000), Some(2_000_000_000)))
-        );
-        assert_eq!(time("..0.25"), Ok((None, Some(250_000_000))));
-        assert_eq!(time("3.."), Ok((Some(3_000_000_000), None)));
-        for wrong in ["", "1", "2..1", "1..1", "-1..", "a..b", "nan.."] {
-            assert!(time(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(cpus("2-5"), Ok(2..=5));
-        assert_eq!(cpus("7"), Ok(7..=7));
-        assert_eq!(cpu_list(&[5, 0, 1, 2, 2]), "0-2,5");
-        assert!(cpus("5-2").is_err() && cpus("x").is_err());
-    }
-
-    #[test]
-    fn modifiers_are_no_part_of_a_name() {
-        assert!(is_spelling("page-faults/period=1/u", "page-faults"));
-        assert!(!is_spelling("page-faults", "major-faults"));
-        assert_eq!(without_modifiers("cycles:uk"), "cycles");
-        assert_eq!(without_modifiers("cpu-clock"), "cpu-clock");
-        assert_eq!(
-            without_modifiers("sched:sched_switch"),
-            "sched:sched_switch"
-        );
     }
 }

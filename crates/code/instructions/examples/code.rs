@@ -29,7 +29,7 @@ fn main() {
     let mut functions: Vec<_> = symbols.functions().collect();
     if let Some(name) = arguments.get(1) {
         for function in functions.iter().filter(|function| function.name == *name) {
-            match FunctionCode::of_module(&module, function.start..function.start + function.size) {
+            match FunctionCode::of_module(&module, function.addresses()) {
                 Ok(code) => print(&code, &reader),
                 Err(error) => eprintln!("{name}: {error}"),
             }
@@ -41,9 +41,7 @@ fn main() {
     let began = Instant::now();
     let codes: Vec<FunctionCode> = functions
         .iter()
-        .filter_map(|function| {
-            FunctionCode::of_module(&module, function.start..function.start + function.size).ok()
-        })
+        .filter_map(|function| FunctionCode::of_module(&module, function.addresses()).ok())
         .collect();
     let decoded = began.elapsed();
     let instructions: usize = codes.iter().map(FunctionCode::len).sum();

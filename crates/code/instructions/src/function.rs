@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::instruction::{Instruction, InstructionKind, JumpTable, Packed, Target};
 use super::space::CodeSpace;
 use super::{aarch64, tables, x86};
-use dioptra_symbols::{CodeError, CodeMachine, ModuleCode};
+use dioptra_symbols::{CodeError, CodeMachine, ModuleCode, RelativeAddress};
 
 /// The instructions of one function, by rising address and without gaps.
 ///
@@ -39,14 +39,17 @@ impl FunctionCode {
     ///
     /// # Errors
     /// If the module has no code, the range lies outside it or is longer than 4 MiB, or reading fails.
-    pub fn of_module(module: &ModuleCode, addresses: Range<u64>) -> Result<Self, CodeError> {
-        let start = addresses.start;
+    pub fn of_module(
+        module: &ModuleCode,
+        addresses: Range<RelativeAddress>,
+    ) -> Result<Self, CodeError> {
+        let start = addresses.start.0;
         let code = module.bytes(addresses)?;
         Self::decode(
             code.machine,
             code.bytes,
             start,
-            code.virtual_address,
+            code.virtual_address.0,
             module,
         )
     }
@@ -63,9 +66,8 @@ impl FunctionCode {
         space: &dyn CodeSpace,
     ) -> Result<Self, CodeError> {
         if bytes.len() as u64 > ModuleCode::MOST_BYTES {
-            return Err(CodeError::TooLong(
-                address..address.saturating_add(bytes.len() as u64),
-            ));
+            let end = address.saturating_add(bytes.len() as u64);
+            return Err(CodeError::TooLong(RelativeAddress::range(address..end)));
         }
         let mut code = Self {
             machine,

@@ -6,6 +6,10 @@
 //! instruction's text. Code that lies elsewhere (a JIT compiler's) goes in through
 //! [`FunctionCode::decode`], which reads no files.
 //!
+//! Decoded code holds bare numbers, since it is computed with: those called `address` are numbers of
+//! [`RelativeAddress`](dioptra_symbols::RelativeAddress), those called `virtual_address` of
+//! [`FileAddress`](dioptra_symbols::FileAddress).
+//!
 //! No process is started; nothing is kept but eight bytes for each instruction, and text is made when it
 //! is asked for. Any bytes decode to something: what is no instruction is [`InstructionKind::Invalid`].
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::function::FunctionCode;
-use dioptra_symbols::{Frame, LineReader};
+use dioptra_symbols::{Frame, LineReader, RelativeAddress};
 
 /// To which of the lines of an inline chain an instruction is credited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -51,7 +51,7 @@ impl SourceMap {
         };
         let mut known: FxHashMap<Vec<Key>, u32> = FxHashMap::default();
         for instruction in code.instructions() {
-            let frames = lines.frames(instruction.address);
+            let frames = lines.frames(RelativeAddress(instruction.address));
             let number = match map.chains_of.last() {
                 Some(&last) if map.chain(last) == &frames[..] => last,
                 _ => *known

@@ -1,6 +1,6 @@
 //! The place that decoded code comes from.
 
-use dioptra_symbols::ModuleCode;
+use dioptra_symbols::{FileAddress, ModuleCode};
 
 /// Where code lies: turns the addresses that instructions speak of (*virtual* ones) into relative ones,
 /// and reads jump tables.
@@ -27,10 +27,10 @@ impl CodeSpace for () {
 
 impl CodeSpace for ModuleCode {
     fn relative(&self, virtual_address: u64) -> Option<u64> {
-        ModuleCode::relative(self, virtual_address)
+        ModuleCode::relative(self, FileAddress(virtual_address)).map(|address| address.0)
     }
 
     fn read(&self, virtual_address: u64, into: &mut [u8]) -> bool {
-        ModuleCode::read(self, virtual_address, into)
+        ModuleCode::read(self, FileAddress(virtual_address), into)
     }
 }

@@ -10,7 +10,9 @@ use dioptra_instructions::{
     CallBlocks, ControlFlow, Credit, EdgeEnd, EdgeKind, FunctionCode, InstructionKind,
     InstructionText, SourceMap, Syntax,
 };
-use dioptra_symbols::{ModuleCode, ModuleKind, ModuleRequest, SymbolOptions, Symbolizer};
+use dioptra_symbols::{
+    FileAddress, ModuleCode, ModuleKind, ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer,
+};
 use dioptra_testprograms::{Language, Program, need_tool, or_skip, output_of, skip};
 
 fn request(path: &Path) -> ModuleRequest<'_> {
@@ -34,7 +36,7 @@ fn ranges(path: &Path) -> Vec<Range<u64>> {
     let text = text_section(path);
     let mut ranges: Vec<Range<u64>> = symbols
         .functions()
-        .map(|function| function.start..function.start + function.size)
+        .map(|function| RelativeAddress::numbers(&function.addresses()))
         .filter(|range| text.contains(&range.start) && !range.is_empty() && range.end <= text.end)
         .collect();
     if ranges.len() < 3000 {
@@ -206,13 +208,16 @@ fn compare_range(
     text: &mut InstructionText,
     compared: &mut Compared,
 ) {
-    let function = FunctionCode::of_module(code, range.clone()).unwrap();
+    let relative = RelativeAddress::range(range.clone());
+    let function = FunctionCode::of_module(code, relative).unwrap();
     assert_eq!(function.addresses(), range);
     let mut written = String::new();
     let mut lines: Vec<(u64, &Line)> = Vec::new();
     for instruction in function.instructions() {
         let address = instruction.virtual_address;
-        assert_eq!(code.virtual_address(instruction.address), Some(address));
+        let relative = RelativeAddress(instruction.address);
+        assert_eq!(code.virtual_address(relative), Some(FileAddress(address)));
+        assert_eq!(code.relative(FileAddress(address)), Some(relative));
         written.clear();
         text.write(&function, &instruction, &mut written);
         let Some(line) = truth.get(&address) else {
@@ -336,7 +341,11 @@ fn built_by_clang_and_lld_as_objdump() {
     let path = or_skip!(program.build());
     let code = symbolizer().code(&request(&path));
     let text = text_section(&path);
-    assert_ne!(code.virtual_address(text.start), Some(text.start));
+    let start = code.virtual_address(RelativeAddress(text.start));
+    assert!(
+        start.is_some_and(|start| start.0 != text.start),
+        "{start:?}"
+    );
     compare(&path, "objdump");
 }
 
@@ -411,8 +420,7 @@ fn check_switches(path: &Path) {
     assert!(cases.len() > 60);
     for (number, name) in SWITCHES.iter().enumerate() {
         let function = symbols.functions().find(|f| f.name == *name).unwrap();
-        let code = FunctionCode::of_module(&module, function.start..function.start + function.size)
-            .unwrap();
+        let code = FunctionCode::of_module(&module, function.addresses()).unwrap();
         let flow = code.control_flow(CallBlocks::Continue);
         assert_eq!(flow.unresolved_jumps(), 0, "{} {name}", path.display());
         let jumps = code
@@ -561,7 +569,7 @@ fn labels_of_an_interpreter_are_found() {
 
     let symbols = symbolizer().load(&request(&path));
     let function = symbols.functions().find(|f| f.name == "interpret").unwrap();
-    let extent = function.start..function.start + function.size;
+    let extent = function.addresses();
     let code = FunctionCode::of_module(&symbolizer().code(&request(&path)), extent).unwrap();
     let flow = code.control_flow(CallBlocks::Continue);
     assert_eq!(flow.unresolved_jumps(), 0);
@@ -717,9 +725,7 @@ fn loops_are_what_their_definition_says() {
         let symbols = symbolizer().load(&request(path));
         let code = symbolizer().code(&request(path));
         for function in symbols.functions().filter(|function| function.size < 6000) {
-            let Ok(function) =
-                FunctionCode::of_module(&code, function.start..function.start + function.size)
-            else {
+            let Ok(function) = FunctionCode::of_module(&code, function.addresses()) else {
                 continue;
             };
             let flow = function.control_flow(CallBlocks::Continue);
@@ -787,9 +793,7 @@ fn lines_as_addr2line() {
             .filter(|function| function.size > 0)
             .take(60)
         {
-            let Ok(code) =
-                FunctionCode::of_module(&module, function.start..function.start + function.size)
-            else {
+            let Ok(code) = FunctionCode::of_module(&module, function.addresses()) else {
                 continue;
             };
             let map = SourceMap::of(&code, &reader);

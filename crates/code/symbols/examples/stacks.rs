@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::record::Record;
 use dioptra_symbols::{
-    AddressSpace, ModuleKind, ModuleRequest, StackUnwinder, SymbolOptions, UnwindCache,
-    UnwindMachine, UnwindMapping, UserRegisters,
+    AddressSpace, FileMapping, FileOffset, MemoryAddress, ModuleKind, ModuleRequest, StackUnwinder,
+    SymbolOptions, UnwindCache, UnwindMachine, UnwindMapping, UserRegisters,
 };
 
 /// `PROT_EXEC`.
@@ -43,19 +43,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let space = spaces
                     .entry(mmap.pid)
                     .or_insert_with(|| AddressSpace::new(machine));
-                let end = mmap.start.saturating_add(mmap.length);
+                let start = MemoryAddress(mmap.start);
+                let end = MemoryAddress(mmap.start.saturating_add(mmap.length));
                 if mmap
                     .protection
                     .is_some_and(|(bits, _)| bits & EXECUTABLE == 0)
                 {
-                    space.unmap(mmap.start, end);
+                    space.unmap(start, end);
                     return ControlFlow::Continue(());
                 }
                 let path = PathBuf::from(String::from_utf8_lossy(mmap.name).into_owned());
                 let mapping = UnwindMapping {
-                    start: mmap.start,
-                    end,
-                    file_offset: mmap.page_offset,
+                    mapping: FileMapping {
+                        start,
+                        end,
+                        file_offset: FileOffset(mmap.page_offset),
+                    },
                     module: ModuleRequest {
                         kind: ModuleKind::of_mapping(&path),
                         path: &path,

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use object::read::ReadCache;
 
-use crate::elf::{ElfError, Image};
+use crate::cause::FileDamage;
+use crate::elf::Image;
 
 /// The GNU build id of an ELF file (`NT_GNU_BUILD_ID`); `None` when the file has none or is no ELF
 /// file.
@@ -18,7 +19,7 @@ pub fn build_id(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let cache = ReadCache::new(open_regular(path)?);
     match Image::parse(&cache) {
         Ok(image) => Ok(image.build_id().map(<[u8]>::to_vec)),
-        Err(ElfError::NotElf) => Ok(None),
+        Err(FileDamage::NotElf) => Ok(None),
         Err(error) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("{}: {error}", path.display()),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 
 use crate::build_id::{open_regular, same_build};
+use crate::cause::{DebugFileRefusal, IoCause};
 use crate::elf::Image;
 use crate::note::{Hex, Note};
 use crate::options::SymbolOptions;
@@ -148,32 +149,34 @@ fn accept(
     }
 }
 
-fn check(file: File, wanted: &DebugFileRequest<'_>, by_link: bool) -> Result<(), String> {
+/// Checks that a debug file belongs to the wanted build.
+fn check(file: File, wanted: &DebugFileRequest<'_>, by_link: bool) -> Result<(), DebugFileRefusal> {
     let cache = ReadCache::new(file);
-    let image = Image::parse(&cache).map_err(|error| error.to_string())?;
+    let image = Image::parse(&cache)?;
     match (wanted.build_id, image.build_id()) {
         (Some(wanted), Some(found)) if same_build(wanted, found) => return Ok(()),
         (Some(wanted), Some(found)) => {
-            return Err(format!(
-                "its build id is {}, not {}",
-                Hex(found),
-                Hex(wanted)
-            ));
+            return Err(DebugFileRefusal::OtherBuild {
+                found: found.to_vec(),
+                wanted: wanted.to_vec(),
+            });
         }
         (Some(wanted), None) if !by_link => {
-            return Err(format!("it has no build id, and {} is wanted", Hex(wanted)));
+            return Err(DebugFileRefusal::NoBuildId {
+                wanted: wanted.to_vec(),
+            });
         }
         _ => {}
     }
-    let Some((_, expected)) = wanted.link else {
-        return Err("nothing shows that it belongs to the file".to_owned());
+    let Some((_, wanted)) = wanted.link else {
+        return Err(DebugFileRefusal::Unproven);
     };
     drop(image);
-    let found = checksum(cache.into_inner()).map_err(|error| error.to_string())?;
-    if found == expected {
+    let found = checksum(cache.into_inner()).map_err(IoCause::from)?;
+    if found == wanted {
         Ok(())
     } else {
-        Err(format!("its checksum is {found:08x}, not {expected:08x}"))
+        Err(DebugFileRefusal::OtherChecksum { found, wanted })
     }
 }
 

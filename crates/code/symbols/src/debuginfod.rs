@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use self::client::Client;
+use crate::cause::DebuginfodCause;
 use crate::note::{Hex, Note};
 
 /// The time for which a server's "not found" is believed.
@@ -101,26 +102,27 @@ impl Debuginfod {
         None
     }
 
-    /// Whether a server had the file, which then lies at `path`. `Err(None)`: the server failed before.
-    fn ask(&self, server: &str, build_id: &[u8], path: &Path) -> Result<bool, Option<String>> {
+    /// Returns whether a server had the file, which then lies at `path`. `Err(None)`: the server failed before.
+    fn ask(
+        &self,
+        server: &str,
+        build_id: &[u8],
+        path: &Path,
+    ) -> Result<bool, Option<DebuginfodCause>> {
         let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         if silent.iter().any(|silent| silent == server) {
             return Err(None);
         }
         drop(silent);
         if !server.starts_with("http://") && !server.starts_with("https://") {
-            return Err(Some(
-                "its address is not http(s)://HOST[:PORT][/PATH]".into(),
-            ));
+            return Err(Some(DebuginfodCause::Address));
         }
         let url = format!(
             "{}/buildid/{}/debuginfo",
             server.trim_end_matches('/'),
             Hex(build_id)
         );
-        self.client
-            .fetch(&url, path)
-            .map_err(|error| Some(error.to_string()))
+        self.client.fetch(&url, path).map_err(Some)
     }
 }
 
@@ -132,12 +134,14 @@ fn text(name: &str) -> Option<String> {
 #[cfg(feature = "debuginfod")]
 mod client {
     use std::fs::{self, File};
-    use std::io::{self, Read, Write};
+    use std::io::{Read, Write};
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
 
     use ureq::tls::{RootCerts, TlsConfig};
+
+    use crate::cause::DebuginfodCause;
 
     /// The longest wait for a connection: longer than any server that works takes to accept one.
     const CONNECT: Duration = Duration::from_secs(5);
@@ -173,21 +177,17 @@ mod client {
         }
 
         /// Fetches a file to `path`; false when the server doesn't have it.
-        pub fn fetch(&self, url: &str, path: &Path) -> io::Result<bool> {
+        pub fn fetch(&self, url: &str, path: &Path) -> Result<bool, DebuginfodCause> {
             let answer = self.0.get(url).call().map_err(ureq::Error::into_io)?;
             match answer.status().as_u16() {
                 200 => {}
                 404 => return Ok(false),
-                status => {
-                    return Err(io::Error::other(format!(
-                        "it answered with status {status}"
-                    )));
-                }
+                status => return Err(DebuginfodCause::Status(status)),
             }
             let body = answer.into_body();
             let length = body.content_length();
             if length.is_some_and(|length| length > LARGEST) {
-                return Err(io::Error::other("its file is larger than 4 GiB"));
+                return Err(DebuginfodCause::TooLarge { limit: LARGEST });
             }
             let dir = path.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(dir)?;
@@ -199,7 +199,7 @@ mod client {
             ));
             let mut reader = body.into_with_config().limit(u64::MAX).reader();
             let result = copy(&mut reader, &part, length);
-            let result = result.and_then(|()| fs::rename(&part, path));
+            let result = result.and_then(|()| Ok(fs::rename(&part, path)?));
             if result.is_err() {
                 // An incomplete file is of no use.
                 let _ = fs::remove_file(&part);
@@ -208,7 +208,12 @@ mod client {
         }
     }
 
-    fn copy(answer: &mut impl Read, part: &Path, length: Option<u64>) -> io::Result<()> {
+    /// Copies an answer into a file.
+    fn copy(
+        answer: &mut impl Read,
+        part: &Path,
+        length: Option<u64>,
+    ) -> Result<(), DebuginfodCause> {
         let mut file = File::create(part)?;
         let mut buffer = vec![0; 64 * 1024];
         let mut copied = 0;
@@ -219,12 +224,12 @@ mod client {
             }
             copied += read as u64;
             if copied > LARGEST {
-                return Err(io::Error::other("its file is larger than 4 GiB"));
+                return Err(DebuginfodCause::TooLarge { limit: LARGEST });
             }
             file.write_all(&buffer[..read])?;
         }
         if copied == 0 || length.is_some_and(|length| length != copied) {
-            return Err(io::Error::other("its answer was cut short"));
+            return Err(DebuginfodCause::CutShort);
         }
         Ok(())
     }
@@ -232,9 +237,10 @@ mod client {
 
 #[cfg(not(feature = "debuginfod"))]
 mod client {
-    use std::io;
     use std::path::Path;
     use std::time::Duration;
+
+    use crate::cause::DebuginfodCause;
 
     /// A client that fetches nothing: this program was built without the feature `debuginfod`.
     #[derive(Debug, Clone)]
@@ -245,11 +251,8 @@ mod client {
             Client
         }
 
-        pub fn fetch(&self, _url: &str, _path: &Path) -> io::Result<bool> {
-            Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this program was built without dioptra-symbols's feature `debuginfod`",
-            ))
+        pub fn fetch(&self, _url: &str, _path: &Path) -> Result<bool, DebuginfodCause> {
+            Err(DebuginfodCause::NotBuilt)
         }
     }
 }

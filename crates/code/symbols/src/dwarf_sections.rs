@@ -8,7 +8,8 @@ use gimli::{EndianSlice, RunTimeEndian, SectionId};
 use object::endian::Endianness;
 use object::read::{CompressedData, CompressionFormat, ReadRef};
 
-use crate::elf::{ElfError, Image, Section};
+use crate::cause::{FileDamage, FilePart, PackedDamage};
+use crate::elf::{Image, Section};
 
 /// The type by which gimli reads sections here.
 pub(crate) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
@@ -91,7 +92,7 @@ impl DebugSections {
     pub(crate) fn read<'d, R: ReadRef<'d>>(
         file: &File,
         image: &Image<'d, R>,
-    ) -> Result<Self, ElfError> {
+    ) -> Result<Self, FileDamage> {
         let names = NEEDED.iter().map(|&id| (id, id.name()));
         Self::read_named(file, image, names)
     }
@@ -100,7 +101,7 @@ impl DebugSections {
     pub(crate) fn read_split<'d, R: ReadRef<'d>>(
         file: &File,
         image: &Image<'d, R>,
-    ) -> Result<Self, ElfError> {
+    ) -> Result<Self, FileDamage> {
         let is_package = image.section_named(b".debug_cu_index").is_some();
         let more = &NEEDED_IN_PACKAGE[..if is_package {
             NEEDED_IN_PACKAGE.len()
@@ -119,7 +120,7 @@ impl DebugSections {
         file: &File,
         image: &Image<'d, R>,
         names: impl Iterator<Item = (SectionId, &'static str)>,
-    ) -> Result<Self, ElfError> {
+    ) -> Result<Self, FileDamage> {
         let mut found = Vec::new();
         for (id, name) in names {
             let is_old_packed = |section: &&Section<'_>| {
@@ -177,12 +178,12 @@ impl DebugSections {
 }
 
 /// Returns the size of a section in the file. The bytes exist, unlike the size that a header may claim.
-fn size_in(file: &File, section: &Section<'_>) -> Result<usize, ElfError> {
+fn size_in(file: &File, section: &Section<'_>) -> Result<usize, FileDamage> {
     if section.kind == object::elf::SHT_NOBITS {
         return Ok(0);
     }
     let file_size = file.metadata().map_or(0, |data| data.len());
-    let outside = ElfError::Damaged("a debug section lies outside the file");
+    let outside = FileDamage::Outside(FilePart::DebugSection);
     let end = section.offset.checked_add(section.size).ok_or(outside)?;
     if end > file_size {
         return Err(outside);
@@ -191,27 +192,27 @@ fn size_in(file: &File, section: &Section<'_>) -> Result<usize, ElfError> {
 }
 
 /// Maps a section.
-fn map(file: &File, section: &Section<'_>) -> Result<Bytes, ElfError> {
+fn map(file: &File, section: &Section<'_>) -> Result<Bytes, FileDamage> {
     let len = size_in(file, section)?;
     if len == 0 {
         return Ok(Bytes::Heap(Vec::new()));
     }
     let map = MappedFile::part(file, section.offset, len);
-    let map = map.map_err(|_| ElfError::Damaged("a debug section can't be mapped"))?;
+    let map = map.map_err(|_| FileDamage::UnmappedSection)?;
     // Units lie far apart; only memory depends on it.
     map.advise(Advice::Random);
     Ok(Bytes::Mapped(map))
 }
 
 /// A section's bytes as they lie in the file.
-pub(crate) fn bytes_of(file: &File, section: &Section<'_>) -> Result<Vec<u8>, ElfError> {
+pub(crate) fn bytes_of(file: &File, section: &Section<'_>) -> Result<Vec<u8>, FileDamage> {
     let size = size_in(file, section)?;
     let mut bytes = vec![0; size];
     if size == 0 {
         return Ok(bytes);
     }
     file.read_exact_at(&mut bytes, section.offset)
-        .map_err(|_| ElfError::Damaged("a debug section can't be read"))?;
+        .map_err(|_| FileDamage::UnreadSection)?;
     Ok(bytes)
 }
 
@@ -219,8 +220,8 @@ pub(crate) fn bytes_of(file: &File, section: &Section<'_>) -> Result<Vec<u8>, El
 pub(crate) fn unpack<'d, R: ReadRef<'d>>(
     packed: &[u8],
     image: &Image<'d, R>,
-) -> Result<Vec<u8>, ElfError> {
-    let short = ElfError::Damaged("a compressed debug section has no header");
+) -> Result<Vec<u8>, FileDamage> {
+    let short = FileDamage::DebugSection(PackedDamage::NoHeader);
     let word = |at: usize, len: usize| -> Option<u64> {
         let bytes = packed.get(at..at + len)?;
         let fold = |value: u64, &byte: &u8| value << 8 | u64::from(byte);
@@ -239,9 +240,7 @@ pub(crate) fn unpack<'d, R: ReadRef<'d>>(
         Some(1) => CompressionFormat::Zlib,
         Some(2) => CompressionFormat::Zstandard,
         Some(_) => {
-            return Err(ElfError::Damaged(
-                "a debug section is compressed by a method that is neither zlib nor zstd",
-            ));
+            return Err(FileDamage::DebugSection(PackedDamage::Method));
         }
         None => return Err(short),
     };
@@ -250,22 +249,20 @@ pub(crate) fn unpack<'d, R: ReadRef<'d>>(
 }
 
 /// Unpacks a `.zdebug_` section: `ZLIB`, the size, then the data.
-fn unpack_old(packed: &[u8]) -> Result<Vec<u8>, ElfError> {
+fn unpack_old(packed: &[u8]) -> Result<Vec<u8>, FileDamage> {
     let header = packed
         .strip_prefix(b"ZLIB")
         .and_then(|rest| rest.split_first_chunk());
     let Some((size, data)) = header else {
-        return Err(ElfError::Damaged("a .zdebug section has no header"));
+        return Err(FileDamage::DebugSection(PackedDamage::NoHeader));
     };
     decompress(CompressionFormat::Zlib, data, u64::from_be_bytes(*size))
 }
 
-fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
+fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Result<Vec<u8>, FileDamage> {
     // A page more, for tiny sections of one repeated byte.
     if size > (data.len() as u64).saturating_mul(MOST_EXPANSION) + 4096 {
-        return Err(ElfError::Damaged(
-            "a compressed debug section claims to unpack to far more than debug information",
-        ));
+        return Err(FileDamage::DebugSection(PackedDamage::Expansion));
     }
     let packed = CompressedData {
         format,
@@ -275,7 +272,7 @@ fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Result<Vec<u
     packed
         .decompress()
         .map(std::borrow::Cow::into_owned)
-        .map_err(|_| ElfError::Damaged("a compressed debug section can't be unpacked"))
+        .map_err(|_| FileDamage::DebugSection(PackedDamage::Data))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use object::read::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{U32, U64};
 
+use crate::cause::{FileDamage, FilePart};
 use crate::table::Binding;
 
 /// Longer names are left out.
@@ -17,23 +18,6 @@ const NAMES_ALONE: u64 = 512;
 /// Notes in more or larger sections than any real file has are not looked at.
 const MOST_NOTES: usize = 64;
 const LARGEST_NOTE: u64 = 64 * 1024;
-
-/// Why a file can't be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ElfError {
-    #[error("not an ELF file")]
-    NotElf,
-    #[error("{0}")]
-    Damaged(&'static str),
-}
-
-impl From<object::read::Error> for ElfError {
-    fn from(error: object::read::Error) -> Self {
-        // The message is all the crate gives, and it is static only inside the crate.
-        let _ = error;
-        Self::Damaged("its ELF header, program headers or section headers point outside the file")
-    }
-}
 
 /// A part of the file that is mapped into memory as one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,24 +107,24 @@ pub(crate) struct Image<'d, R: ReadRef<'d>> {
     pub segments: Vec<Segment>,
     pub sections: Vec<Section<'d>>,
     /// Set when the section headers can't be read although there should be some.
-    pub damage: Option<&'static str>,
+    pub damage: Option<FileDamage>,
 }
 
 impl<'d, R: ReadRef<'d>> Image<'d, R> {
     /// Reads the headers.
-    pub(crate) fn parse(data: R) -> Result<Self, ElfError> {
-        let ident = data.read_bytes_at(0, 16).map_err(|()| ElfError::NotElf)?;
+    pub(crate) fn parse(data: R) -> Result<Self, FileDamage> {
+        let ident = data.read_bytes_at(0, 16).map_err(|()| FileDamage::NotElf)?;
         if ident[..4] != elf::ELFMAG {
-            return Err(ElfError::NotElf);
+            return Err(FileDamage::NotElf);
         }
         match ident[4] {
             1 => Self::parse_class::<elf::FileHeader32<Endianness>>(data),
             2 => Self::parse_class::<elf::FileHeader64<Endianness>>(data),
-            _ => Err(ElfError::Damaged("its class is neither 32 nor 64 bits")),
+            _ => Err(FileDamage::Class),
         }
     }
 
-    fn parse_class<H>(data: R) -> Result<Self, ElfError>
+    fn parse_class<H>(data: R) -> Result<Self, FileDamage>
     where
         H: FileHeader<Endian = Endianness>,
     {
@@ -161,7 +145,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         // A truncated file loses its section headers first, since they come last.
         let (headers, damage) = match header.section_headers(endian, data) {
             Ok(headers) => (headers, None),
-            Err(_) => (&[][..], Some("its section headers lie outside the file")),
+            Err(_) => (&[][..], Some(FileDamage::SectionHeaders)),
         };
         // All names at once: read one by one, hostile ones could overlap without end.
         let names = header
@@ -209,13 +193,13 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
     }
 
     /// A section's bytes; none for one that takes no room in the file.
-    pub(crate) fn bytes(&self, section: &Section<'d>) -> Result<&'d [u8], ElfError> {
+    pub(crate) fn bytes(&self, section: &Section<'d>) -> Result<&'d [u8], FileDamage> {
         if section.kind == elf::SHT_NOBITS {
             return Ok(&[]);
         }
         self.data
             .read_bytes_at(section.offset, section.size)
-            .map_err(|()| ElfError::Damaged("a section lies outside the file"))
+            .map_err(|()| FileDamage::Outside(FilePart::Section))
     }
 
     /// Segments from which code is loaded.
@@ -241,7 +225,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         table: &Section<'d>,
         few: bool,
         taker: &mut impl TakeSymbols,
-    ) -> Result<(), ElfError> {
+    ) -> Result<(), FileDamage> {
         if self.is_64 {
             self.code_symbols_of::<elf::Sym64<Endianness>>(table, few, taker)
         } else {
@@ -254,7 +238,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         table: &Section<'d>,
         few: bool,
         taker: &mut impl TakeSymbols,
-    ) -> Result<(), ElfError>
+    ) -> Result<(), FileDamage>
     where
         S: Sym<Endian = Endianness>,
     {
@@ -361,7 +345,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         bytes.ok()
     }
 
-    fn symbols_of<S>(&self, table: &Section<'d>) -> Result<&'d [S], ElfError>
+    fn symbols_of<S>(&self, table: &Section<'d>) -> Result<&'d [S], FileDamage>
     where
         S: Sym<Endian = Endianness>,
     {
@@ -371,14 +355,14 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         let count = usize::try_from(table.size / size_of::<S>() as u64).unwrap_or(usize::MAX);
         self.data
             .read_slice_at(table.offset, count)
-            .map_err(|()| ElfError::Damaged("a symbol table lies outside the file"))
+            .map_err(|()| FileDamage::Outside(FilePart::SymbolTable))
     }
 
     /// The section that holds a symbol table's names.
-    fn strings_of(&self, table: &Section<'d>) -> Result<&Section<'d>, ElfError> {
+    fn strings_of(&self, table: &Section<'d>) -> Result<&Section<'d>, FileDamage> {
         self.sections
             .get(table.link as usize)
-            .ok_or(ElfError::Damaged("a symbol table has no string table"))
+            .ok_or(FileDamage::NoStringTable)
     }
 
     /// Names of some symbols of a table, by their index; empty where there is none.
@@ -386,7 +370,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         &self,
         table: &Section<'d>,
         indices: &[u32],
-    ) -> Result<Vec<&'d [u8]>, ElfError> {
+    ) -> Result<Vec<&'d [u8]>, FileDamage> {
         if self.is_64 {
             self.symbol_names_of::<elf::Sym64<Endianness>>(table, indices)
         } else {
@@ -398,7 +382,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         &self,
         table: &Section<'d>,
         indices: &[u32],
-    ) -> Result<Vec<&'d [u8]>, ElfError>
+    ) -> Result<Vec<&'d [u8]>, FileDamage>
     where
         S: Sym<Endian = Endianness>,
     {
@@ -428,7 +412,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         &self,
         section: &Section<'d>,
         mut each: impl FnMut(SlotRelocation),
-    ) -> Result<(), ElfError> {
+    ) -> Result<(), FileDamage> {
         if !self.is_64 || section.kind != elf::SHT_RELA {
             return Ok(());
         }
@@ -437,7 +421,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         let relocations: &[[U64<Endianness>; 3]] =
             self.data
                 .read_slice_at(section.offset, count)
-                .map_err(|()| ElfError::Damaged("relocations lie outside the file"))?;
+                .map_err(|()| FileDamage::Outside(FilePart::Relocations))?;
         for [slot, info, addend] in relocations {
             let info = info.get(self.endian);
             each(SlotRelocation {

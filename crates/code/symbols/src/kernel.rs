@@ -39,6 +39,7 @@ pub(crate) fn load(
         .recorded_kernel
         .as_ref()
         .and_then(|kernel| kernel.reference_symbol.as_ref())
+        .map(|(name, address)| (name.as_str(), address.0))
         // A recorded address of zero means that the recorder wasn't allowed to know it.
         .filter(|(_, address)| *address != 0);
     let folder = options.kallsyms_cache.as_deref().filter(|_| live);
@@ -54,7 +55,7 @@ pub(crate) fn load(
         Err(error) => {
             symbols.notes.push(Note::NoFile {
                 path: options.kallsyms.clone(),
-                reason: error.to_string(),
+                reason: error.into(),
             });
             return symbols;
         }
@@ -76,15 +77,15 @@ pub(crate) fn load(
 fn from_cache(
     symbols: &mut ModuleSymbols,
     cache: &KallsymsCache,
-    reference: Option<&(String, u64)>,
+    reference: Option<(&str, u64)>,
     wanted: &[u64],
 ) -> bool {
     let lines = cache.lines();
     // A kernel that lies elsewhere now has another address for its reference.
     if let Some((name, recorded)) = reference {
-        let at = lines.count_while(|at| at < *recorded);
+        let at = lines.count_while(|at| at < recorded);
         let mut here = lines.group(at).filter_map(|index| lines.line(index));
-        let is_there = lines.place(at).is_some_and(|(at, _)| at == *recorded)
+        let is_there = lines.place(at).is_some_and(|(at, _)| at == recorded)
             && here.any(|line| line.name == name.as_bytes());
         if !is_there {
             return false;
@@ -150,7 +151,7 @@ fn native_endian() -> Endianness {
 fn build(
     symbols: &mut ModuleSymbols,
     text: &[u8],
-    reference: Option<&(String, u64)>,
+    reference: Option<(&str, u64)>,
     path: &Path,
     wanted: Option<&[u64]>,
 ) {
@@ -175,11 +176,11 @@ fn build(
     if let Some((name, recorded)) = reference {
         let Some(here) = here else {
             symbols.notes.push(Note::KernelReferenceMissing {
-                symbol: name.clone(),
+                symbol: name.to_owned(),
             });
             return;
         };
-        symbols.shift = here.wrapping_sub(*recorded);
+        symbols.shift = here.wrapping_sub(recorded);
         if symbols.shift != 0 {
             // Modules lie elsewhere after each start.
             lines.retain(|lines, start| {
@@ -283,6 +284,7 @@ impl<'a> Adding<'_, 'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::RelativeAddress;
 
     const TEXT: &str = "\
 ffffffff81000000 T _stext
@@ -297,8 +299,6 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
 ";
 
     fn names(reference: Option<(&str, u64)>) -> ModuleSymbols {
-        let reference = reference.map(|(name, address)| (name.to_owned(), address));
-        let reference = reference.as_ref();
         let mut symbols = ModuleSymbols::default();
         let path = Path::new("kallsyms");
         build(&mut symbols, TEXT.as_bytes(), reference, path, None);
@@ -313,6 +313,7 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
             build(&mut some, TEXT.as_bytes(), reference, path, Some(wanted));
             assert_eq!(some.notes(), symbols.notes());
             for &address in wanted {
+                let address = RelativeAddress(address);
                 assert_eq!(some.function(address), symbols.function(address));
             }
         }
@@ -321,7 +322,7 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
 
     fn name(symbols: &ModuleSymbols, address: u64) -> Option<(&str, Option<&str>)> {
         symbols
-            .function(address)
+            .function(RelativeAddress(address))
             .map(|function| (function.raw_name, function.module))
     }
 
@@ -332,9 +333,8 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
         kallsyms_cache::store(&folder.path().join("dioptra"), b"key", TEXT.as_bytes()).unwrap();
         let cache = KallsymsCache::open(&folder.path().join("dioptra"), b"key").unwrap();
         let answers = |wanted: &[u64], reference: Option<(&str, u64)>| {
-            let reference = reference.map(|(name, address)| (name.to_owned(), address));
             let mut symbols = ModuleSymbols::default();
-            from_cache(&mut symbols, &cache, reference.as_ref(), wanted).then_some(symbols)
+            from_cache(&mut symbols, &cache, reference, wanted).then_some(symbols)
         };
         let whole = names(None);
         for address in (0xffff_ffff_8100_0000..0xffff_ffff_8100_0400)
@@ -343,6 +343,7 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
         {
             for reference in [None, Some(("_text", 0xffff_ffff_8100_0000))] {
                 let symbols = answers(&[address], reference).unwrap();
+                let address = RelativeAddress(address);
                 assert_eq!(
                     symbols.function(address),
                     whole.function(address),
@@ -390,8 +391,8 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
     fn a_moved_kernel_is_shifted_and_its_modules_left_out() {
         let symbols = names(Some(("_text", 0xffff_ffff_8220_0000)));
         let function = symbols
-            .function(0xffff_ffff_8220_0150)
-            .map(|f| (f.raw_name, f.start, f.size));
+            .function(RelativeAddress(0xffff_ffff_8220_0150))
+            .map(|f| (f.raw_name, f.start.0, f.size));
         assert_eq!(function, Some(("work", 0xffff_ffff_8220_0100, 0x100)));
         assert_eq!(name(&symbols, 0xffff_ffff_c020_1081), None);
         assert_eq!(symbols.notes(), [Note::KernelMoved { by: -0x120_0000 }]);

@@ -2,18 +2,27 @@
 //!
 //! # Where to look
 //! A [`Symbolizer`] makes [`ModuleSymbols`] of a [`ModuleRequest`]: a path, perhaps a build id. [`ModuleSymbols`] answers which
-//! function is at an address.
+//! function is at a [`RelativeAddress`].
 //!
 //! Debug sections of 4 MiB and more are mapped ([`dioptra_mapped`]), so that a gigabyte of them costs only the pages that are
-//! read. A file that shrinks while it is read gives a [`Note`].
+//! read. A file that shrinks while it is read gives a [`Note`], whose causes are types: [`FileDamage`], [`DebugFileRefusal`] and
+//! others.
 //!
-//! The address of kernel code is absolute. All other addresses are file offsets, which stay right when `p_offset` differs from
-//! `p_vaddr` and when there are several executable segments.
+//! # Addresses
+//! | type | meaning | given by |
+//! |---|---|---|
+//! | [`MemoryAddress`] | a place in the memory of a process or the kernel | samples, call chains |
+//! | [`FileOffset`] | a place in a file | [`FileMapping::offset_of`] |
+//! | [`FileAddress`] | an address that a linker chose | `objdump`, `nm`, [`ModuleCode::virtual_address`], [`LoadBias::in_file`] |
+//! | [`RelativeAddress`] | the key for names, lines and code | a [`FileOffset`]; [`RelativeAddress::of_kernel`] |
 //!
+//! Registers ([`UserRegisters`]) stay bare numbers.
+//!
+//! # Further questions
 //! [`Symbolizer::lines`] gives [`ModuleLines`]: source lines and inline frames from the debug
 //! information of the file or of its debug file, packed, shared (dwz) or split (`.dwo`, `.dwp`).
 //!
-//! [`Symbolizer::code`] gives [`ModuleCode`]: a function's instructions, basic blocks, loops and source map.
+//! [`Symbolizer::code`] gives [`ModuleCode`]: the machine code of functions.
 //!
 //! [`StackUnwinder`], [`AddressSpace`] and [`UnwindCache`] turn user registers and a copy of the stack
 //! into return addresses (300,000 stacks of 20 frames a second on one core of 2026).
@@ -30,8 +39,10 @@
 //! of the procedure linkage table decoded from their instructions (`puts@plt`). For code of a stripped
 //! file that no symbol names, [`ModuleSymbols::extent`] still tells where its function begins and ends.
 
+mod address;
 mod append_only;
 mod build_id;
+mod cause;
 mod debug_file;
 mod debuginfod;
 mod demangle;
@@ -57,7 +68,11 @@ mod vdso;
 mod vmlinux;
 mod wanted_addresses;
 
+pub use address::{FileAddress, FileMapping, FileOffset, LoadBias, MemoryAddress, RelativeAddress};
 pub use build_id::build_id;
+pub use cause::{
+    DebugFileRefusal, DebuginfodCause, FileDamage, FilePart, IoCause, NoCodeCause, PackedDamage,
+};
 pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};

@@ -12,6 +12,7 @@ use addr2line::{Context, LookupResult};
 use object::read::ReadRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::address::RelativeAddress;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::demangle::demangle;
 use crate::dwarf_sections::{DebugSections, Slice};
@@ -65,8 +66,8 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineRange {
-    /// Its addresses, as file offsets.
-    pub addresses: Range<u64>,
+    /// Its addresses.
+    pub addresses: Range<RelativeAddress>,
     /// The source file, with the directory it was compiled in.
     pub file: Option<Arc<str>>,
     /// The line, from 1.
@@ -253,10 +254,10 @@ impl ModuleLines {
         }
     }
 
-    /// The debug information's address for a file offset.
-    fn address_of(&self, offset: u64) -> Option<u64> {
+    /// Returns the debug information's address for a relative one.
+    fn address_of(&self, address: RelativeAddress) -> Option<u64> {
         let mut segments = self.segments.iter();
-        let address = segments.find_map(|segment| segment.address_of(offset))?;
+        let address = segments.find_map(|segment| segment.address_of(address.0))?;
         Some(address.wrapping_add(self.moved))
     }
 }
@@ -281,19 +282,19 @@ impl std::fmt::Debug for LineReader<'_> {
 }
 
 impl LineReader<'_> {
-    /// The functions that are executing at an address (a file offset), innermost first. All but the
+    /// The functions that are executing at an address, innermost first. All but the
     /// last are inlined into the next. Empty when the debug information tells nothing of it.
     ///
     /// For a return address ask for the byte before it, which lies in the call.
     #[must_use]
-    pub fn frames(&self, address: u64) -> Vec<Frame> {
+    pub fn frames(&self, address: RelativeAddress) -> Vec<Frame> {
         let mut frames = Vec::new();
         self.frames_into(address, &mut frames);
         frames
     }
 
     /// As [`LineReader::frames`], into a list that is emptied first.
-    pub fn frames_into(&self, address: u64, frames: &mut Vec<Frame>) {
+    pub fn frames_into(&self, address: RelativeAddress, frames: &mut Vec<Frame>) {
         frames.clear();
         let (Some(context), Some(probe)) = (&self.context, self.lines.address_of(address)) else {
             return;
@@ -333,23 +334,24 @@ impl LineReader<'_> {
         }
     }
 
-    /// The source lines of a range of addresses (file offsets), by rising address. Addresses the debug
+    /// The source lines of a range of addresses, by rising address. Addresses the debug
     /// information tells nothing of are left out.
     #[must_use]
-    pub fn lines(&self, addresses: Range<u64>) -> Vec<LineRange> {
+    pub fn lines(&self, addresses: Range<RelativeAddress>) -> Vec<LineRange> {
         let (Some(context), Some(low)) = (&self.context, self.lines.address_of(addresses.start))
         else {
             return Vec::new();
         };
-        let offset_of = |address: u64| address.wrapping_sub(low).wrapping_add(addresses.start);
-        let high = low.saturating_add(addresses.end.saturating_sub(addresses.start));
+        let Range { start: first, end } = RelativeAddress::numbers(&addresses);
+        let relative =
+            |address: u64| RelativeAddress(address.wrapping_sub(low).wrapping_add(first));
+        let high = low.saturating_add(end.saturating_sub(first));
         let Ok(found) = context.find_location_range(low, high) else {
             return Vec::new();
         };
         found
             .map(|(start, size, location)| LineRange {
-                addresses: offset_of(start.max(low))
-                    ..offset_of(start.saturating_add(size).min(high)),
+                addresses: relative(start.max(low))..relative(start.saturating_add(size).min(high)),
                 file: location.file.map(|file| self.file(file)),
                 line: location.line,
                 column: location.column.filter(|&at| at > 0),

@@ -5,7 +5,8 @@ use std::io::Read;
 use lzma_rust2::XzReader;
 use object::read::ReadRef;
 
-use crate::elf::{ElfError, Image};
+use crate::cause::{FileDamage, PackedDamage};
+use crate::elf::Image;
 
 /// Symbol tables pack about five to one; beyond this it is a bomb.
 const MOST_EXPANSION: u64 = 64;
@@ -15,7 +16,7 @@ const MOST_MEMORY_KIB: u32 = 80 * 1024;
 /// The ELF file inside, if there is one.
 pub(crate) fn unpack<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
-) -> Result<Option<Vec<u8>>, ElfError> {
+) -> Result<Option<Vec<u8>>, FileDamage> {
     let Some(section) = image.section_named(b".gnu_debugdata") else {
         return Ok(None);
     };
@@ -25,11 +26,9 @@ pub(crate) fn unpack<'d, R: ReadRef<'d>>(
     let mut reader = XzReader::new_mem_limit(packed, false, MOST_MEMORY_KIB).take(limit + 1);
     reader
         .read_to_end(&mut unpacked)
-        .map_err(|_| ElfError::Damaged(".gnu_debugdata can't be unpacked"))?;
+        .map_err(|_| FileDamage::MiniDebugInfo(PackedDamage::Data))?;
     if unpacked.len() as u64 > limit {
-        return Err(ElfError::Damaged(
-            ".gnu_debugdata unpacks to far more than symbols",
-        ));
+        return Err(FileDamage::MiniDebugInfo(PackedDamage::Expansion));
     }
     Ok(Some(unpacked))
 }

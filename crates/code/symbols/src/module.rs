@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::address::RelativeAddress;
 use crate::demangle::demangle;
 use crate::extents::Extents;
 use crate::note::Note;
@@ -26,11 +27,11 @@ impl ModuleSymbols {
     /// The function that covers an address.
     ///
     /// For a file and the vdso the address is a **file offset**
-    /// (`ip - mapping.start + mapping.pgoff`), for the kernel an absolute address. `None` when no
-    /// symbol covers it.
+    /// (`ip - mapping.start + mapping.pgoff`, see [`FileMapping`](crate::FileMapping)), for the kernel an absolute
+    /// address. `None` when no symbol covers it.
     #[must_use]
-    pub fn function(&self, address: u64) -> Option<Function<'_>> {
-        let symbol = self.table.find(address.wrapping_add(self.shift))?;
+    pub fn function(&self, address: RelativeAddress) -> Option<Function<'_>> {
+        let symbol = self.table.find(address.0.wrapping_add(self.shift))?;
         Some(self.describe(symbol))
     }
 
@@ -41,10 +42,10 @@ impl ModuleSymbols {
     /// can at least be grouped by function. A function that the compiler split has an extent for each
     /// part.
     #[must_use]
-    pub fn extent(&self, address: u64) -> Option<Range<u64>> {
+    pub fn extent(&self, address: RelativeAddress) -> Option<Range<RelativeAddress>> {
         match self.function(address) {
-            Some(function) => Some(function.start..function.start + function.size),
-            None => self.extents.find(address),
+            Some(function) => Some(function.addresses()),
+            None => self.extents.find(address.0).map(RelativeAddress::range),
         }
     }
 
@@ -87,7 +88,7 @@ impl ModuleSymbols {
                 Cow::Borrowed(symbol.name)
             },
             raw_name: symbol.name,
-            start: symbol.start.wrapping_sub(self.shift),
+            start: RelativeAddress(symbol.start.wrapping_sub(self.shift)),
             size: symbol.end - symbol.start,
             file: symbol.file,
             module: match symbol.owner {
@@ -99,7 +100,7 @@ impl ModuleSymbols {
 }
 
 /// Returns a name for a function without one: its file and its address there, such as `<libz.so.1+0x1234>`.
-pub fn place_name(file: &str, place: u64) -> String {
+pub fn place_name(file: &str, place: RelativeAddress) -> String {
     format!("<{file}+{place:#x}>")
 }
 
@@ -111,8 +112,8 @@ pub struct Function<'a> {
     pub name: Cow<'a, str>,
     /// The name as the symbol table has it.
     pub raw_name: &'a str,
-    /// Its first address, in the address space of the query.
-    pub start: u64,
+    /// Its first address.
+    pub start: RelativeAddress,
     /// Its length in bytes; for a symbol without a size, up to the next one or the section's end.
     pub size: u64,
     /// The source file's name without its folder, where the symbol table tells it: only local functions (`static` ones) have one,
@@ -120,4 +121,12 @@ pub struct Function<'a> {
     pub file: Option<&'a str>,
     /// For the kernel: the loadable module it belongs to, such as `ext4`.
     pub module: Option<&'a str>,
+}
+
+impl Function<'_> {
+    /// Returns its addresses, from the first one up to the one behind the last.
+    #[must_use]
+    pub fn addresses(&self) -> Range<RelativeAddress> {
+        self.start..self.start + self.size
+    }
 }

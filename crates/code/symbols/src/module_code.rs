@@ -9,6 +9,8 @@ use object::elf;
 use object::endian::Endianness;
 use object::read::ReadRef;
 
+use crate::address::{FileAddress, RelativeAddress};
+use crate::cause::{IoCause, NoCodeCause};
 use crate::elf::{Image, Segment};
 use crate::kernel;
 use crate::note::Note;
@@ -47,20 +49,20 @@ pub enum CodeError {
     NoCode,
     /// The range isn't in the part of the file that is loaded as code.
     #[error("{:#x}..{:#x} is no code of the module", .0.start, .0.end)]
-    NotCode(Range<u64>),
+    NotCode(Range<RelativeAddress>),
     /// The range is longer than functions are.
     #[error(
         "{:#x}..{:#x} is more than {} MiB, too long for a function; ask for a part of it",
         .0.start, .0.end, ModuleCode::MOST_BYTES >> 20
     )]
-    TooLong(Range<u64>),
+    TooLong(Range<RelativeAddress>),
     /// The file ends, or reading failed, before the range's end.
     #[error("reading code at {at:#x}: {why}")]
     Unreadable {
-        /// The relative address where reading began.
-        at: u64,
-        /// Why.
-        why: String,
+        /// The place where reading began.
+        at: RelativeAddress,
+        /// The reason.
+        why: IoCause,
     },
 }
 
@@ -70,8 +72,8 @@ pub enum CodeError {
 pub struct CodeBytes {
     /// The instruction set.
     pub machine: CodeMachine,
-    /// The virtual address (`objdump`'s) of the first byte.
-    pub virtual_address: u64,
+    /// The address of the first byte in the file.
+    pub virtual_address: FileAddress,
     /// The code.
     pub bytes: Vec<u8>,
 }
@@ -134,7 +136,7 @@ impl Symbolizer {
                 }
                 let bytes = vdso::image().map_err(|error| Note::NoFile {
                     path: request.path.to_path_buf(),
-                    reason: error.to_string(),
+                    reason: error.into(),
                 })?;
                 let image = recorded_image(&bytes[..], request.path, request.build_id)?;
                 code.read_headers(&image, request.path)?;
@@ -160,7 +162,7 @@ impl Symbolizer {
             why,
         };
         if !is_kernel_itself(request.path) {
-            return Err(none("code of loadable kernel modules is not read"));
+            return Err(none(NoCodeCause::KernelModule));
         }
         let vmlinux = match self.vmlinux(request) {
             Ok(vmlinux) => vmlinux,
@@ -180,7 +182,7 @@ impl Symbolizer {
         let image = recorded_image(&cache, &vmlinux.path, vmlinux.build_id.as_deref())?;
         code.read_headers(&image, &vmlinux.path)?;
         for part in &mut code.parts {
-            part.segment.offset = part.segment.address.wrapping_add(vmlinux.moved);
+            part.segment.offset = vmlinux.bias.in_memory(FileAddress(part.segment.address)).0;
         }
         code.source = Source::File(file);
         code.kernel_file = Some(vmlinux.path);
@@ -212,7 +214,7 @@ impl ModuleCode {
         if has(elf::SHT_NOBITS) && !has(elf::SHT_PROGBITS) {
             return Err(Note::NoCode {
                 path: path.to_path_buf(),
-                why: "it has debug information only, no code. Give the file that it was taken from",
+                why: NoCodeCause::DebugFile,
             });
         }
         self.machine = match image.machine {
@@ -225,7 +227,7 @@ impl ModuleCode {
         if self.machine.is_none() {
             return Err(Note::NoCode {
                 path: path.to_path_buf(),
-                why: "its instructions are neither x86's nor 64-bit Arm's",
+                why: NoCodeCause::Machine,
             });
         }
         let loaded = |segment: &&Segment| segment.kind == elf::PT_LOAD;
@@ -262,11 +264,12 @@ impl ModuleCode {
         self.kernel_file.as_deref()
     }
 
-    /// The virtual address (`objdump`'s) of a relative one.
+    /// Returns the address in the file of a relative one; `None` if no code of the module lies there.
     #[must_use]
-    pub fn virtual_address(&self, address: u64) -> Option<u64> {
+    pub fn virtual_address(&self, address: RelativeAddress) -> Option<FileAddress> {
         self.code_segments()
-            .find_map(|segment| segment.address_of(address))
+            .find_map(|segment| segment.address_of(address.0))
+            .map(FileAddress)
     }
 
     /// Longest range that [`bytes`](Self::bytes) reads. Longer code is not one function, but a section that nobody
@@ -278,25 +281,25 @@ impl ModuleCode {
     /// # Errors
     /// If there is no code, the range lies outside it or is longer than [`MOST_BYTES`](Self::MOST_BYTES), or reading
     /// fails.
-    pub fn bytes(&self, addresses: Range<u64>) -> Result<CodeBytes, CodeError> {
+    pub fn bytes(&self, addresses: Range<RelativeAddress>) -> Result<CodeBytes, CodeError> {
         let machine = self.machine.ok_or(CodeError::NoCode)?;
-        let length = addresses.end.saturating_sub(addresses.start);
+        let length = addresses.end.checked_sub(addresses.start).unwrap_or(0);
         if length > Self::MOST_BYTES {
             return Err(CodeError::TooLong(addresses));
         }
         let mut segments = self.code_segments();
         let placed = segments.find_map(|segment| {
-            let virtual_address = segment.address_of(addresses.start)?;
-            (addresses.end <= segment.end()).then_some(virtual_address)
+            let virtual_address = segment.address_of(addresses.start.0)?;
+            (addresses.end.0 <= segment.end()).then_some(FileAddress(virtual_address))
         });
         let Some(virtual_address) = placed else {
             return Err(CodeError::NotCode(addresses));
         };
         let mut bytes = vec![0; length as usize];
-        self.read_loaded(addresses.start, &mut bytes)
+        self.read_loaded(addresses.start.0, &mut bytes)
             .map_err(|error| CodeError::Unreadable {
                 at: addresses.start,
-                why: error.to_string(),
+                why: error.into(),
             })?;
         Ok(CodeBytes {
             machine,
@@ -305,16 +308,18 @@ impl ModuleCode {
         })
     }
 
-    /// Returns the relative address of a virtual one; `None` if no code of the module lies there.
+    /// Returns the relative address of an address in the file; `None` if no code of the module lies there.
     #[must_use]
-    pub fn relative(&self, virtual_address: u64) -> Option<u64> {
+    pub fn relative(&self, virtual_address: FileAddress) -> Option<RelativeAddress> {
         self.code_segments()
-            .find_map(|segment| segment.offset_of(virtual_address))
+            .find_map(|segment| segment.offset_of(virtual_address.0))
+            .map(RelativeAddress)
     }
 
-    /// Fills `into` with the bytes from a virtual address on; returns false if the module does not hold all of them.
+    /// Fills `into` with the bytes from an address in the file on; returns false if the module does not hold all of them.
     #[must_use]
-    pub fn read(&self, virtual_address: u64, into: &mut [u8]) -> bool {
+    pub fn read(&self, virtual_address: FileAddress, into: &mut [u8]) -> bool {
+        let virtual_address = virtual_address.0;
         let Some(last) = (into.len() as u64)
             .checked_sub(1)
             .and_then(|more| virtual_address.checked_add(more))

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::cause::{DebugFileRefusal, DebuginfodCause, FileDamage, IoCause, NoCodeCause};
+
 /// Something worth telling about a module's names; its [`Display`](fmt::Display) is one sentence
 /// with a remedy where there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +14,8 @@ pub enum Note {
     NoFile {
         /// Where it was looked for.
         path: PathBuf,
-        /// Why it can't be read.
-        reason: String,
+        /// The reason why it can't be read.
+        reason: IoCause,
     },
     /// The mapping has no file behind it.
     NotAFile {
@@ -59,7 +61,7 @@ pub enum Note {
         /// The file.
         path: PathBuf,
         /// The broken part.
-        what: String,
+        what: FileDamage,
     },
     /// A debug file was used.
     DebugFile {
@@ -70,8 +72,8 @@ pub enum Note {
     DebugFileRefused {
         /// The debug file.
         path: PathBuf,
-        /// Why it was not used.
-        why: String,
+        /// The reason why it was not used.
+        why: DebugFileRefusal,
     },
     /// Neither the file nor a debug file tells source lines.
     NoLines {
@@ -84,8 +86,8 @@ pub enum Note {
     NoCode {
         /// The file, or the module's name.
         path: PathBuf,
-        /// Why, and the remedy if there is one.
-        why: &'static str,
+        /// The reason.
+        why: NoCodeCause,
     },
     /// The kernel's file, which has its machine code, was not found.
     NoKernelFile {
@@ -115,7 +117,7 @@ pub enum Note {
         /// The server.
         server: String,
         /// The cause.
-        why: String,
+        why: DebuginfodCause,
     },
     /// A process made code while it ran and left no list of it.
     NoJitMap {
@@ -357,6 +359,17 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         assert!(note.is_problem());
+        let refused = Note::DebugFileRefused {
+            path: "/lib/x.debug".into(),
+            why: DebugFileRefusal::OtherChecksum {
+                found: 1,
+                wanted: 0xab,
+            },
+        };
+        let text = refused.to_string();
+        for part in ["/lib/x.debug", "is 00000001, not 000000ab", "debug package"] {
+            assert!(text.contains(part), "{text}");
+        }
         let moved = Note::KernelMoved { by: -0x1000 }.to_string();
         assert!(moved.contains("0x1000 bytes lower"), "{moved}");
     }

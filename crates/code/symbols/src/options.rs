@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::address::MemoryAddress;
 use crate::debuginfod::Debuginfod;
 
 /// The kind of thing that a mapping's name stands for.
@@ -109,8 +110,8 @@ pub struct RecordedKernel {
     pub release: Option<String>,
     /// The kernel's GNU build id.
     pub build_id: Option<Vec<u8>>,
-    /// A symbol and the address it had, such as `("_text", 0xffffffff81000000)` from the kernel
+    /// A symbol and the address it had, such as `("_text", MemoryAddress(0xffffffff81000000))` from the kernel
     /// mapping's name `[kernel.kallsyms]_text` and its `pgoff`. Tells how far the kernel's random
     /// base has moved since.
-    pub reference_symbol: Option<(String, u64)>,
+    pub reference_symbol: Option<(String, MemoryAddress)>,
 }

@@ -8,7 +8,8 @@ use object::elf;
 use object::endian::Endianness;
 use object::read::ReadRef;
 
-use crate::elf::{CodeSymbol, ElfError, Image, Section, SlotRelocation};
+use crate::cause::FileDamage;
+use crate::elf::{CodeSymbol, Image, Section, SlotRelocation};
 use crate::table::Binding;
 
 /// More relocation sections than any linker writes; a hostile file may have as many as it likes.
@@ -65,7 +66,7 @@ struct Found {
 /// The entries with known callees of all procedure linkage tables. Empty for machines whose code isn't known here.
 pub(crate) fn entries<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
-) -> Result<Vec<PltEntry<'d>>, ElfError> {
+) -> Result<Vec<PltEntry<'d>>, FileDamage> {
     let decode = match image.machine {
         elf::EM_X86_64 => decode_x86_64,
         elf::EM_AARCH64 if image.endian() == Endianness::Little => decode_aarch64,
@@ -94,7 +95,7 @@ pub(crate) fn entries<'d, R: ReadRef<'d>>(
 fn relocated_by<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     found: &mut [Found],
-) -> Result<Vec<Option<SlotRelocation>>, ElfError> {
+) -> Result<Vec<Option<SlotRelocation>>, FileDamage> {
     let sections = image
         .sections
         .iter()
@@ -141,7 +142,7 @@ fn name_entries<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     found: &[Found],
     relocations: &[Option<SlotRelocation>],
-) -> Result<Vec<PltEntry<'d>>, ElfError> {
+) -> Result<Vec<PltEntry<'d>>, FileDamage> {
     let indices: Vec<u32> = relocations
         .iter()
         .map(|relocation| relocation.map_or(0, |r| r.symbol))

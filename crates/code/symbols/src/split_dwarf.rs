@@ -11,8 +11,9 @@ use rustc_hash::FxHashMap;
 
 use crate::append_only::AppendOnly;
 use crate::build_id::open_regular;
+use crate::cause::FileDamage;
 use crate::dwarf_sections::{DebugSections, Slice};
-use crate::elf::{ElfError, Image};
+use crate::elf::Image;
 
 /// The split files of one module. Each is read once, when an address first needs it.
 #[derive(Debug, Default)]
@@ -132,7 +133,7 @@ impl SplitFiles {
 fn read(
     path: &Path,
     accept: impl Fn(&DebugSections) -> bool,
-) -> Result<Option<DebugSections>, ElfError> {
+) -> Result<Option<DebugSections>, FileDamage> {
     let (Ok(file), Ok(headers)) = (open_regular(path), open_regular(path)) else {
         return Ok(None);
     };

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use object::elf;
 use object::read::{ReadCache, ReadRef};
 
+use crate::address::RelativeAddress;
 use crate::build_id::{open_regular, same_build};
+use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
-use crate::elf::{CodeSymbol, ElfError, Image, Segment, TakeSymbols};
+use crate::elf::{CodeSymbol, Image, Segment, TakeSymbols};
 use crate::extents::Extents;
 use crate::module::ModuleSymbols;
 use crate::note::Note;
@@ -44,8 +46,13 @@ impl Symbolizer {
     /// [`ModuleSymbols::function`] answers for these addresses as after [`Symbolizer::load`]; what it and the other
     /// methods tell of the rest of the module is incomplete.
     #[must_use]
-    pub fn load_for(&self, request: &ModuleRequest<'_>, addresses: &[u64]) -> ModuleSymbols {
-        self.load_wanted(request, Some(addresses))
+    pub fn load_for(
+        &self,
+        request: &ModuleRequest<'_>,
+        addresses: impl IntoIterator<Item = RelativeAddress>,
+    ) -> ModuleSymbols {
+        let addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
+        self.load_wanted(request, Some(&addresses))
     }
 
     fn load_wanted(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {
@@ -79,7 +86,7 @@ impl Symbolizer {
             }
             Err(error) => loading.notes.push(Note::NoFile {
                 path: path.clone(),
-                reason: error.to_string(),
+                reason: error.into(),
             }),
         }
         let mut symbols = loading.finish();
@@ -115,7 +122,7 @@ impl Symbolizer {
             Ok(image) => loading.read(&image[..], request.path, request),
             Err(error) => loading.notes.push(Note::NoFile {
                 path: request.path.to_path_buf(),
-                reason: error.to_string(),
+                reason: error.into(),
             }),
         }
         loading.finish()
@@ -151,17 +158,17 @@ impl Symbolizer {
 pub(crate) fn open(path: &Path) -> Result<(ReadCache<File>, File), Note> {
     let failed = |error: std::io::Error| Note::NoFile {
         path: path.to_path_buf(),
-        reason: error.to_string(),
+        reason: error.into(),
     };
     let file = open_regular(path).map_err(failed)?;
     let headers = file.try_clone().map_err(failed)?;
     Ok((ReadCache::new(headers), file))
 }
 
-pub(crate) fn damaged(path: &Path, error: ElfError) -> Note {
+pub(crate) fn damaged(path: &Path, what: FileDamage) -> Note {
     Note::Damaged {
         path: path.to_path_buf(),
-        what: error.to_string(),
+        what,
     }
 }
 
@@ -172,7 +179,7 @@ pub(crate) fn recorded_image<'d, R: ReadRef<'d>>(
     recorded: Option<&[u8]>,
 ) -> Result<Image<'d, R>, Note> {
     let image = Image::parse(data).map_err(|error| match error {
-        ElfError::NotElf => Note::NotElf {
+        FileDamage::NotElf => Note::NotElf {
             path: path.to_path_buf(),
         },
         error => damaged(path, error),
@@ -244,7 +251,7 @@ impl<'a> Loading<'a> {
         };
         let build_id = image.build_id();
         if let Some(what) = image.damage {
-            self.damaged(path, ElfError::Damaged(what));
+            self.damaged(path, what);
         }
         let segments: Vec<Segment> = image.code_segments().copied().collect();
         let target = Target {
@@ -279,10 +286,7 @@ impl<'a> Loading<'a> {
         self.add(&image, elf::SHT_DYNSYM, target, path);
         self.add_plt(&entries, target);
         if self.overflowed {
-            self.damaged(
-                path,
-                ElfError::Damaged("its symbols' names overlap more than any linker makes them"),
-            );
+            self.damaged(path, FileDamage::OverlappingNames);
         }
         if is_stripped {
             // Translates the wanted addresses to those of the file.
@@ -426,11 +430,8 @@ impl<'a> Loading<'a> {
         }
     }
 
-    fn damaged(&mut self, path: &Path, error: ElfError) {
-        self.notes.push(Note::Damaged {
-            path: path.to_path_buf(),
-            what: error.to_string(),
-        });
+    fn damaged(&mut self, path: &Path, what: FileDamage) {
+        self.notes.push(damaged(path, what));
     }
 }
 

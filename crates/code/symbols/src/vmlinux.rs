@@ -10,7 +10,9 @@ use object::elf;
 use object::endian::Endianness;
 use object::read::ReadRef;
 
+use crate::address::{FileAddress, LoadBias};
 use crate::build_id::{build_id, same_build};
+use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::elf::{Image, Segment};
 use crate::kernel;
@@ -24,8 +26,8 @@ use crate::table::{Binding, NewSymbol, TableBuilder};
 pub(crate) struct Vmlinux {
     pub path: PathBuf,
     pub build_id: Option<Vec<u8>>,
-    /// The recorded address minus the address in the file.
-    pub moved: u64,
+    /// The place where the kernel lay.
+    pub bias: LoadBias,
     /// Its code, as linked.
     segments: Vec<Segment>,
 }
@@ -36,7 +38,7 @@ impl Vmlinux {
         let segments = self.segments.iter();
         segments
             .map(|segment| Segment {
-                offset: segment.address.wrapping_add(self.moved),
+                offset: self.bias.in_memory(FileAddress(segment.address)).0,
                 ..*segment
             })
             .collect()
@@ -85,9 +87,9 @@ impl Symbolizer {
         let mut builder = TableBuilder::new(budget.sum());
         for function in of_file.functions() {
             let mut segments = vmlinux.segments.iter();
-            let address = segments.find_map(|segment| segment.address_of(function.start));
+            let address = segments.find_map(|segment| segment.address_of(function.start.0));
             let Some(address) = address else { continue };
-            let start = address.wrapping_add(vmlinux.moved);
+            let start = vmlinux.bias.in_memory(FileAddress(address)).0;
             builder.push(&NewSymbol {
                 start,
                 size: function.size,
@@ -199,7 +201,7 @@ fn place(options: &SymbolOptions, path: PathBuf, recorded: Option<&[u8]>) -> Res
     let reference = options.recorded_kernel.as_ref();
     let reference = reference.and_then(|kernel| kernel.reference_symbol.as_ref());
     // An address of zero means that the recorder wasn't allowed to know it.
-    let Some((name, there)) = reference.filter(|(_, address)| *address != 0) else {
+    let Some((name, there)) = reference.filter(|(_, address)| address.0 != 0) else {
         return Err(Note::KernelNotPlaced { path });
     };
     let linked = address_of(&image, name.as_bytes()).map_err(|error| damaged(&path, error))?;
@@ -210,7 +212,7 @@ fn place(options: &SymbolOptions, path: PathBuf, recorded: Option<&[u8]>) -> Res
     };
     Ok(Vmlinux {
         build_id: image.build_id().map(<[u8]>::to_vec),
-        moved: there.wrapping_sub(linked),
+        bias: LoadBias::between(*there, FileAddress(linked)),
         segments: image.code_segments().copied().collect(),
         path,
     })
@@ -220,7 +222,7 @@ fn place(options: &SymbolOptions, path: PathBuf, recorded: Option<&[u8]>) -> Res
 fn address_of<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     name: &[u8],
-) -> Result<Option<u64>, crate::elf::ElfError> {
+) -> Result<Option<u64>, FileDamage> {
     let Some(table) = image.section_of_kind(elf::SHT_SYMTAB) else {
         return Ok(None);
     };

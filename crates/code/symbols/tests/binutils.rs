@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dioptra_symbols::{
-    ModuleKind, ModuleRequest, ModuleSymbols, Note, SymbolOptions, Symbolizer, build_id,
+    DebugFileRefusal, ModuleKind, ModuleRequest, ModuleSymbols, Note, RelativeAddress,
+    SymbolOptions, Symbolizer, build_id,
 };
 use support::{compile, output_of};
 
@@ -42,7 +43,7 @@ fn without_debug_dirs() -> SymbolOptions {
     }
 }
 
-fn name(symbols: &ModuleSymbols, offset: u64) -> Option<&str> {
+fn name(symbols: &ModuleSymbols, offset: RelativeAddress) -> Option<&str> {
     symbols.function(offset).map(|function| function.raw_name)
 }
 
@@ -97,7 +98,7 @@ fn check_plt(objdump: &str, file: &Path) -> Option<usize> {
             continue;
         };
         let offset = file_offset(&sections, u64::from_str_radix(address, 16).unwrap());
-        let ours = name(&symbols, offset);
+        let ours = name(&symbols, RelativeAddress(offset));
         // binutils don't name what is chosen at load time; we do where we can.
         if is_thread_local(label) {
             assert_eq!(ours, None);
@@ -221,7 +222,7 @@ fn check_functions(file: &Path) -> Option<usize> {
     }
     let symbols = load(file, without_debug_dirs(), None);
     for (&address, names) in &at {
-        let offset = file_offset(&sections, address);
+        let offset = RelativeAddress(file_offset(&sections, address));
         let function = symbols.function(offset).unwrap();
         assert_eq!(function.start, offset, "{names:?}");
         assert!(
@@ -279,7 +280,7 @@ struct Stripped {
     program: PathBuf,
     debug: PathBuf,
     /// File offset of `near`, which only `.symtab` names.
-    near: u64,
+    near: RelativeAddress,
 }
 
 /// A program without symbols and the debug file taken from it.
@@ -356,12 +357,14 @@ fn a_debug_file_is_found_by_build_id() {
     std::fs::copy(other, &place).unwrap();
     let symbols = load(&stripped.program, options(), Some(&id));
     assert_eq!(name(&symbols, stripped.near), None);
-    assert!(
-        symbols
-            .notes()
-            .iter()
-            .any(|note| matches!(note, Note::DebugFileRefused { .. }))
-    );
+    let refused = |note: &Note| {
+        let Note::DebugFileRefused { path, why } = note else {
+            return false;
+        };
+        *path == place
+            && matches!(why, DebugFileRefusal::OtherBuild { found, wanted } if *wanted == id && found != wanted)
+    };
+    assert!(symbols.notes().iter().any(refused), "{:?}", symbols.notes());
 }
 
 #[test]
@@ -387,7 +390,12 @@ fn a_debug_file_is_found_by_link_and_checksum() {
     std::fs::write(&stripped.debug, bytes).unwrap();
     let symbols = load(&stripped.program, without_debug_dirs(), None);
     assert_eq!(name(&symbols, stripped.near), None);
-    let refused = |note: &Note| matches!(note, Note::DebugFileRefused { why, .. } if why.contains("checksum"));
+    let refused = |note: &Note| {
+        let Note::DebugFileRefused { why, .. } = note else {
+            return false;
+        };
+        matches!(why, DebugFileRefusal::OtherChecksum { found, wanted } if found != wanted)
+    };
     assert!(symbols.notes().iter().any(refused), "{:?}", symbols.notes());
 }
 
@@ -466,7 +474,7 @@ fn functions_of_a_stripped_file_have_extents() {
             .functions()
             .find(|function| function.raw_name == wanted)
             .unwrap();
-        let range = function.start..function.start + function.size;
+        let range = function.addresses();
         for offset in [range.start, range.start + 1, range.end - 1] {
             assert_eq!(stripped.function(offset), None);
             assert_eq!(stripped.extent(offset), Some(range.clone()), "{wanted}");
@@ -576,6 +584,6 @@ fn damage(dir: &Path, path: &Path) {
         for function in symbols.functions() {
             assert!(function.size > 0 && !function.raw_name.is_empty());
         }
-        let _ = (symbols.extent(0x1100), build_id(&damaged));
+        let _ = (symbols.extent(RelativeAddress(0x1100)), build_id(&damaged));
     }
 }

@@ -6,7 +6,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dioptra_symbols::{JitSymbols, Note, SymbolOptions, Symbolizer};
+use dioptra_symbols::{
+    FileDamage, FileOffset, JitSymbols, MemoryAddress, Note, SymbolOptions, Symbolizer,
+};
 use support::output_of;
 
 /// Builds a jitdump file as the specification has it.
@@ -120,7 +122,7 @@ fn load(dir: &Path, dumps: &[&Path]) -> JitSymbols {
 }
 
 fn name(symbols: &JitSymbols, address: u64, time: u64) -> Option<String> {
-    let function = symbols.function(address, Some(time))?;
+    let function = symbols.function(MemoryAddress(address), Some(time))?;
     Some(function.name.into_owned())
 }
 
@@ -137,8 +139,14 @@ fn a_dump_tells_functions_over_time() {
         assert_eq!(name(&symbols, 0x1010, 2000).as_deref(), Some("first"));
         assert_eq!(name(&symbols, 0x1010, 3000).as_deref(), Some("second"));
         assert_eq!(name(&symbols, 0x1030, 3000), None);
-        assert_eq!(symbols.function(0x101f, None).unwrap().name, "second");
-        assert_eq!(symbols.function(0x101f, None).unwrap().size, 0x20);
+        assert_eq!(
+            symbols.function(MemoryAddress(0x101f), None).unwrap().name,
+            "second"
+        );
+        assert_eq!(
+            symbols.function(MemoryAddress(0x101f), None).unwrap().size,
+            0x20
+        );
         assert_eq!(
             name(&symbols, 0x2008, 3999).as_deref(),
             Some("foo::bar(int)")
@@ -148,13 +156,23 @@ fn a_dump_tells_functions_over_time() {
             name(&symbols, 0x3008, 4000).as_deref(),
             Some("foo::bar(int)")
         );
-        assert_eq!(symbols.line(0x1003, Some(2000)), Some(("a.js", 10)));
-        assert_eq!(symbols.line(0x1007, Some(2000)), Some(("b.js", 7)));
-        assert_eq!(symbols.line(0x103f, Some(2000)), Some(("a.js", 12)));
-        assert_eq!(symbols.line(0x1003, Some(3000)), None);
+        assert_eq!(
+            symbols.line(MemoryAddress(0x1003), Some(2000)),
+            Some(("a.js", 10))
+        );
+        assert_eq!(
+            symbols.line(MemoryAddress(0x1007), Some(2000)),
+            Some(("b.js", 7))
+        );
+        assert_eq!(
+            symbols.line(MemoryAddress(0x103f), Some(2000)),
+            Some(("a.js", 12))
+        );
+        assert_eq!(symbols.line(MemoryAddress(0x1003), Some(3000)), None);
         // Each function's code lies once in the file, wherever it was in memory.
         let placements = symbols.placements();
-        let code = |start: u64| -> Vec<(u64, u64)> {
+        let code = |start: u64| -> Vec<(u64, FileOffset)> {
+            let start = MemoryAddress(start);
             let of = placements.iter().filter(|placed| placed.start == start);
             of.map(|placed| (placed.time, placed.offset)).collect()
         };
@@ -163,11 +181,11 @@ fn a_dump_tells_functions_over_time() {
         assert_eq!(code(0x2000)[0].1, code(0x3000)[0].1);
         let bytes = std::fs::read(&path).unwrap();
         assert!(
-            bytes[first.1 as usize..][..0x40]
+            bytes[first.1.0 as usize..][..0x40]
                 .iter()
                 .all(|&byte| byte == 0x90)
         );
-        assert_eq!(&bytes[first.1 as usize - 6..][..6], b"first\0");
+        assert_eq!(&bytes[first.1.0 as usize - 6..][..6], b"first\0");
         let in_file = |offset| Some(symbols.function_in_file(offset)?.name.into_owned());
         assert_eq!(in_file(first.1 + 0x3f).as_deref(), Some("first"));
         assert_eq!(in_file(first.1 + 0x40), None);
@@ -203,6 +221,15 @@ fn damaged_dumps_tell_what_they_can() {
         cut.write(dir.path());
         let symbols = load(dir.path(), &[Path::new("/jit-77.dump")]);
         assert!(symbols.len() <= 4);
+        for note in symbols.notes() {
+            let Note::Damaged { what, .. } = note else {
+                continue;
+            };
+            let FileDamage::JitDumpEnd { at } = what else {
+                panic!("{what}");
+            };
+            assert!(*at <= length as u64, "{what}");
+        }
     }
     let mut state = 88_172_645_463_325_252_u64;
     for _ in 0..500 {
@@ -221,8 +248,8 @@ fn damaged_dumps_tell_what_they_can() {
         damaged.write(dir.path());
         let symbols = load(dir.path(), &[Path::new("/jit-77.dump")]);
         for address in (0..0x4000).step_by(0x100) {
-            let _ = symbols.function(address, None);
-            let _ = symbols.line(address, Some(3000));
+            let _ = symbols.function(MemoryAddress(address), None);
+            let _ = symbols.line(MemoryAddress(address), Some(3000));
         }
     }
 }
@@ -240,12 +267,20 @@ fn a_map_file_is_read_and_bad_lines_are_told() {
     std::fs::write(dir.path().join("tmp/perf-77.map"), text).unwrap();
     let symbols = load(dir.path(), &[]);
     assert_eq!(name(&symbols, 0x1017, 0).as_deref(), Some("JS:*new name"));
-    let at = |address| Some(symbols.function(address, None)?.name.into_owned());
+    let at = |address| {
+        Some(
+            symbols
+                .function(MemoryAddress(address), None)?
+                .name
+                .into_owned(),
+        )
+    };
     assert_eq!(at(0x1017).as_deref(), Some("JS:*new name"));
     assert_eq!(at(0x200f).as_deref(), Some("prefixed"));
     assert_eq!(at(0x2010), None);
-    let told = symbols.notes()[0].to_string();
-    assert!(told.contains("2 lines"), "{told}");
+    let what = FileDamage::JitMapLines { count: 2 };
+    let path = dir.path().join("tmp/perf-77.map");
+    assert_eq!(symbols.notes(), [Note::Damaged { path, what }]);
 }
 
 #[test]
@@ -301,7 +336,7 @@ fn names_of_a_javascript_program_are_perfs() {
             });
             (pid, symbols.jit(pid, &[]))
         });
-        let ours = symbols.function(address, None);
+        let ours = symbols.function(MemoryAddress(address), None);
         let ours = ours.map_or_else(
             || "[unknown]".to_owned(),
             |function| function.name.into_owned(),

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dioptra_symbols::{
-    Frame, LineReader, ModuleKind, ModuleLines, ModuleRequest, Note, SymbolOptions, Symbolizer,
+    Frame, LineReader, ModuleKind, ModuleLines, ModuleRequest, Note, RelativeAddress,
+    SymbolOptions, Symbolizer,
 };
 use support::output_of;
 
@@ -99,7 +100,7 @@ fn offsets(path: &Path, most: usize) -> Vec<u64> {
     });
     let all: Vec<u64> = symbols
         .functions()
-        .flat_map(|function| (function.start..function.start + function.size).step_by(5))
+        .flat_map(|function| RelativeAddress::numbers(&function.addresses()).step_by(5))
         .collect();
     let every = all.len().div_ceil(most).max(1);
     all.into_iter().step_by(every).collect()
@@ -247,7 +248,7 @@ fn compare(path: &Path, options: &SymbolOptions, code: &Path) {
         {
             continue;
         }
-        let ours = places(&reader.frames(offset));
+        let ours = places(&reader.frames(RelativeAddress(offset)));
         asked += 1;
         inlined += usize::from(truth.len() > 1);
         let others = second.as_ref().map(|second| &second[at]);
@@ -335,7 +336,7 @@ fn same_answers(one: &Path, other: &Path) -> (ModuleLines, ModuleLines) {
     let offsets = offsets(one, 3000);
     let (first, second) = (one_lines.reader(), other_lines.reader());
     let mut inlined = 0;
-    for offset in offsets {
+    for offset in offsets.into_iter().map(RelativeAddress) {
         let (first, second) = (first.frames(offset), second.frames(offset));
         assert_eq!(first, second, "{offset:#x}: {:?}", other_lines.notes());
         inlined += usize::from(first.len() > 1);
@@ -401,7 +402,7 @@ fn a_separate_debug_file() {
 
     std::fs::remove_file(&debug).unwrap();
     let lines = lines_with(&stripped, options());
-    assert!(lines.is_empty() && lines.reader().frames(0x1139).is_empty());
+    assert!(lines.is_empty() && lines.reader().frames(RelativeAddress(0x1139)).is_empty());
     let is_told = |note: &Note| {
         matches!(
             note,
@@ -463,7 +464,7 @@ fn split_debug_files() {
         let reader = lines.reader();
         let frames: Vec<Frame> = offsets(&split, 500)
             .into_iter()
-            .flat_map(|offset| reader.frames(offset))
+            .flat_map(|offset| reader.frames(RelativeAddress(offset)))
             .collect();
         assert!(frames.iter().any(|frame| frame.line.is_some()));
         assert!(frames.iter().all(|frame| frame.function.is_none()));
@@ -489,7 +490,7 @@ fn names_are_demangled_and_many_threads_agree() {
     let ask = |reader: &LineReader<'_>| -> Vec<Vec<Frame>> {
         offsets
             .iter()
-            .map(|&offset| reader.frames(offset))
+            .map(|&offset| reader.frames(RelativeAddress(offset)))
             .collect()
     };
     let all: Vec<Vec<Vec<Frame>>> = std::thread::scope(|scope| {
@@ -532,7 +533,7 @@ fn lines_of_a_range_are_those_of_its_addresses() {
         .unwrap();
     let lines = lines_with(&program, options());
     let reader = lines.reader();
-    let ranges = reader.lines(plain.start..plain.start + plain.size);
+    let ranges = reader.lines(plain.addresses());
     assert!(ranges.len() > 2, "{ranges:?}");
     assert_eq!(ranges[0].addresses.start, plain.start);
     assert_eq!(
@@ -540,8 +541,8 @@ fn lines_of_a_range_are_those_of_its_addresses() {
         plain.start + plain.size
     );
     for range in &ranges {
-        for offset in range.addresses.clone() {
-            let frames = reader.frames(offset);
+        for offset in RelativeAddress::numbers(&range.addresses) {
+            let frames = reader.frames(RelativeAddress(offset));
             assert_eq!(frames[0].line, range.line, "{offset:#x}");
             assert_eq!(frames[0].file, range.file);
         }
@@ -573,8 +574,8 @@ fn damaged_debug_information_ends_cleanly() {
         let lines = lines_with(&damaged, options());
         let reader = lines.reader();
         for &offset in &offsets {
-            let _ = reader.frames(offset);
-            let _ = reader.lines(offset..offset + 100);
+            let _ = reader.frames(RelativeAddress(offset));
+            let _ = reader.lines(RelativeAddress::range(offset..offset + 100));
         }
     }
 }

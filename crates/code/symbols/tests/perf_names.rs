@@ -6,7 +6,9 @@ mod support;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use dioptra_symbols::{ModuleKind, ModuleRequest, ModuleSymbols, Note, SymbolOptions, Symbolizer};
+use dioptra_symbols::{
+    ModuleKind, ModuleRequest, ModuleSymbols, Note, RelativeAddress, SymbolOptions, Symbolizer,
+};
 use support::{Recording, Truth};
 
 fn load(kind: ModuleKind, path: &Path) -> ModuleSymbols {
@@ -27,7 +29,7 @@ fn probes(symbols: &ModuleSymbols, every: usize) -> BTreeSet<u64> {
     symbols
         .functions()
         .step_by(every)
-        .flat_map(|f| ends(f.start, f.size))
+        .flat_map(|f| ends(f.start.0, f.size))
         .collect()
 }
 
@@ -76,7 +78,7 @@ fn compare(recording: &Recording, module: &str, kind: ModuleKind) {
     };
     let mut named = 0;
     for (offset, address) in &probes {
-        let function = symbols.function(*offset);
+        let function = symbols.function(RelativeAddress(*offset));
         let ours = function.as_ref().map(|function| function.raw_name);
         let theirs = perf.get(address).map(String::as_str);
         assert!(
@@ -180,7 +182,8 @@ fn the_kernel() {
         .step_by(61)
         .filter(|function| function.module.is_none());
     let asked: Vec<u64> = every
-        .flat_map(|f| [f.start, f.start + f.size / 2, f.start + f.size - 1])
+        .flat_map(|f| [f.start, f.start + f.size / 2, f.start + (f.size - 1)])
+        .map(|address| address.0)
         .collect();
     let Some(perf) = recording.perf_names(&asked) else {
         return;
@@ -189,9 +192,9 @@ fn the_kernel() {
         return dioptra_testprograms::skip("perf names no kernel address");
     }
     for address in asked {
-        let function = symbols.function(address).unwrap();
+        let function = symbols.function(RelativeAddress(address)).unwrap();
         let theirs = perf.get(&address).map(String::as_str);
-        let same = theirs.is_some_and(|name| at[&function.start].contains(name));
+        let same = theirs.is_some_and(|name| at[&function.start.0].contains(name));
         assert!(
             same,
             "{address:#x}: {}, perf says {theirs:?}",

@@ -11,8 +11,9 @@ use std::process::Command;
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::record::Record;
 use dioptra_symbols::{
-    AddressSpace, ModuleKind, ModuleRequest, Note, StackEnd, StackUnwinder, SymbolOptions,
-    UnwindCache, UnwindMachine, UnwindMapping, UserRegisters,
+    AddressSpace, FileMapping, FileOffset, MemoryAddress, ModuleKind, ModuleRequest, Note,
+    StackEnd, StackUnwinder, SymbolOptions, UnwindCache, UnwindMachine, UnwindMapping,
+    UserRegisters,
 };
 use support::output_of;
 
@@ -152,16 +153,18 @@ fn our_stacks(file: &Path, options: SymbolOptions) -> Ours {
                 let end = mmap.start + mmap.length;
                 // perf records data mappings too when it copies stacks.
                 if mmap.protection.is_some_and(|(bits, _)| bits & 4 == 0) {
-                    space.unmap(mmap.start, end);
+                    space.unmap(MemoryAddress(mmap.start), MemoryAddress(end));
                     return ControlFlow::Continue(());
                 }
                 let path = Path::new(&name);
                 space.map(
                     &unwinder,
                     &UnwindMapping {
-                        start: mmap.start,
-                        end,
-                        file_offset: mmap.page_offset,
+                        mapping: FileMapping {
+                            start: MemoryAddress(mmap.start),
+                            end: MemoryAddress(end),
+                            file_offset: FileOffset(mmap.page_offset),
+                        },
                         module: ModuleRequest {
                             kind: ModuleKind::of_mapping(path),
                             path,
@@ -184,7 +187,7 @@ fn our_stacks(file: &Path, options: SymbolOptions) -> Ours {
                 let end = space.unwind(&registers, stack.bytes, &mut cache, &mut frames);
                 *ours.ends.entry(end).or_default() += 1;
                 let named = frames.iter().enumerate().map(|(at, &frame)| {
-                    let address = frame - u64::from(at > 0);
+                    let address = frame.0 - u64::from(at > 0);
                     let holds = |&&(start, end, ..): &&Mapped| (start..end).contains(&address);
                     match mappings.iter().rev().find(holds) {
                         Some((start, _, offset, name)) => (name.clone(), address - start + offset),
@@ -523,9 +526,11 @@ fn rubbish_ends() {
             space.map(
                 &unwinder,
                 &UnwindMapping {
-                    start,
-                    end: start.saturating_add(1 << (random() % 40)),
-                    file_offset: random() >> 40,
+                    mapping: FileMapping {
+                        start: MemoryAddress(start),
+                        end: MemoryAddress(start.saturating_add(1 << (random() % 40))),
+                        file_offset: FileOffset(random() >> 40),
+                    },
                     module: ModuleRequest {
                         kind: ModuleKind::File,
                         path: &executable,
@@ -546,7 +551,7 @@ fn rubbish_ends() {
         });
         space.unwind(&registers.unwrap(), &bytes, &mut cache, &mut frames);
         assert!(!frames.is_empty());
-        space.unmap(random() >> 10, random() >> 4);
+        space.unmap(MemoryAddress(random() >> 10), MemoryAddress(random() >> 4));
     }
     let arm = UserRegisters::of_sample(UnwindMachine::Aarch64, |_| Some(0x10000)).unwrap();
     let end = space.unwind(&arm, &[], &mut cache, &mut frames);

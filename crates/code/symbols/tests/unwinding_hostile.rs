@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use dioptra_symbols::{
-    AddressSpace, ModuleKind, ModuleRequest, StackEnd, StackUnwinder, UnwindCache, UnwindMachine,
-    UnwindMapping, UserRegisters,
+    AddressSpace, FileMapping, FileOffset, MemoryAddress, ModuleKind, ModuleRequest, StackEnd,
+    StackUnwinder, UnwindCache, UnwindMachine, UnwindMapping, UserRegisters,
 };
 use proptest::prelude::*;
 use std::path::Path;
@@ -131,21 +131,23 @@ proptest! {
                 let mut space = AddressSpace::new(machine);
                 for &(start, length, file_offset, module) in &process.mappings {
                     space.map(&UNWINDER, &UnwindMapping {
-                        start,
-                        end: start.saturating_add(length),
-                        file_offset,
+                        mapping: FileMapping {
+                            start: MemoryAddress(start),
+                            end: MemoryAddress(start.saturating_add(length)),
+                            file_offset: FileOffset(file_offset),
+                        },
                         module: request(module, &executable),
                     });
                 }
                 if let Some((start, end)) = process.unmapped {
-                    space.unmap(start, end);
+                    space.unmap(MemoryAddress(start), MemoryAddress(end));
                 }
                 for sample in &samples {
                     let registers = sample.registers(machine);
                     let bytes = sample.bytes();
                     let end = space.unwind(&registers, &bytes, &mut shared, &mut frames);
                     prop_assert!((1..=MOST_FRAMES).contains(&frames.len()));
-                    prop_assert_eq!(frames[0], sample.registers[0]);
+                    prop_assert_eq!(frames[0], MemoryAddress(sample.registers[0]));
                     prop_assert!(end != StackEnd::WrongMachine);
                     // Entries of other processes and samples in the cache change nothing.
                     let fresh = &mut UnwindCache::default();

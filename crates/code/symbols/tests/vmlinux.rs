@@ -9,7 +9,8 @@ use std::process::Command;
 
 use dioptra_instructions::{FunctionCode, Target};
 use dioptra_symbols::{
-    CodeError, ModuleKind, ModuleRequest, Note, RecordedKernel, SymbolOptions, Symbolizer, build_id,
+    CodeError, FileAddress, MemoryAddress, ModuleKind, ModuleRequest, Note, RecordedKernel,
+    RelativeAddress, SymbolOptions, Symbolizer, build_id,
 };
 use dioptra_testprograms::{KERNEL_LINKED as LINKED, kernel, or_skip};
 use support::output_of;
@@ -23,7 +24,7 @@ fn options(build_id: Option<Vec<u8>>) -> SymbolOptions {
         recorded_kernel: Some(RecordedKernel {
             release: Some(RELEASE.to_owned()),
             build_id,
-            reference_symbol: Some(("_text".to_owned(), RECORDED)),
+            reference_symbol: Some(("_text".to_owned(), MemoryAddress(RECORDED))),
         }),
         ..SymbolOptions::default()
     }
@@ -68,8 +69,12 @@ fn check_code(symbolizer: &Symbolizer, path: &Path) {
     };
     for (name, start, size) in &functions {
         let range = start - LINKED + RECORDED..start + size - LINKED + RECORDED;
-        let function = FunctionCode::of_module(&code, range.clone()).unwrap();
-        assert_eq!(code.virtual_address(range.start), Some(*start));
+        let relative = RelativeAddress::range(range.clone());
+        let function = FunctionCode::of_module(&code, relative.clone()).unwrap();
+        assert_eq!(
+            code.virtual_address(relative.start),
+            Some(FileAddress(*start))
+        );
         let found = function.instructions().map(|one| {
             let hex = |byte: &u8| format!("{byte:02x}");
             assert_eq!(one.address - RECORDED, one.virtual_address - LINKED);
@@ -98,7 +103,7 @@ fn check_code(symbolizer: &Symbolizer, path: &Path) {
             _ => {}
         }
     }
-    let beyond = FunctionCode::of_module(&code, LINKED..LINKED + 16);
+    let beyond = FunctionCode::of_module(&code, RelativeAddress::range(LINKED..LINKED + 16));
     assert!(matches!(beyond, Err(CodeError::NotCode(_))), "{beyond:?}");
 }
 
@@ -112,10 +117,14 @@ fn check(symbolizer: &Symbolizer, path: &Path) {
     let mut inlined = 0;
     for (name, start, size) in functions {
         for address in start..start + size {
-            let recorded = address - LINKED + RECORDED;
-            let found = symbols
-                .function(recorded)
-                .map(|function| (function.raw_name.to_owned(), function.start, function.size));
+            let recorded = RelativeAddress::of_kernel(MemoryAddress(address - LINKED + RECORDED));
+            let found = symbols.function(recorded).map(|function| {
+                (
+                    function.raw_name.to_owned(),
+                    function.start.0,
+                    function.size,
+                )
+            });
             let expected = (name.clone(), start - LINKED + RECORDED, size);
             assert_eq!(found, Some(expected), "{:?}", symbols.notes());
             let frames = reader.frames(recorded);
@@ -138,8 +147,8 @@ fn check(symbolizer: &Symbolizer, path: &Path) {
     assert!(inlined > 0);
     check_code(symbolizer, path);
     // Where the file was linked for is not where the kernel lay.
-    assert!(symbols.function(LINKED).is_none());
-    assert!(reader.frames(LINKED).is_empty());
+    assert!(symbols.function(RelativeAddress(LINKED)).is_none());
+    assert!(reader.frames(RelativeAddress(LINKED)).is_empty());
 }
 
 #[test]
@@ -239,10 +248,10 @@ fn a_kernel_without_a_known_place_has_no_names() {
     let path = or_skip!(kernel(&[]));
     for reference in [
         None,
-        Some(("_text".to_owned(), 0)),
-        Some(("no_such_symbol".to_owned(), RECORDED)),
+        Some(("_text".to_owned(), MemoryAddress(0))),
+        Some(("no_such_symbol".to_owned(), MemoryAddress(RECORDED))),
     ] {
-        let is_unknown = matches!(&reference, Some((_, address)) if *address != 0);
+        let is_unknown = matches!(&reference, Some((_, address)) if address.0 != 0);
         let mut options = options(None);
         options.vmlinux = Some(path.clone());
         options.recorded_kernel.as_mut().unwrap().reference_symbol = reference;

@@ -20,7 +20,8 @@ use dioptra_profile::{
     Selection, hierarchy,
 };
 use dioptra_symbols::{
-    ModuleCode, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, SymbolOptions, Symbolizer,
+    ModuleCode, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, RelativeAddress,
+    SymbolOptions, Symbolizer,
 };
 
 fn main() {
@@ -280,7 +281,7 @@ fn code(data: &PerfData, most: usize, threads: usize) {
             let opened = module.open(&profile, &symbolizer);
             let reader = opened.lines.reader();
             for place in *places {
-                let extent = opened.symbols.extent(*place);
+                let extent = opened.symbols.extent(RelativeAddress(*place));
                 let Some(Ok(function)) =
                     extent.map(|extent| FunctionCode::of_module(&opened.code, extent))
                 else {
@@ -345,7 +346,8 @@ impl OfModule {
                 build_id: module.build_id.as_deref(),
             };
             Opened {
-                symbols: symbolizer.load_for(&request, &self.places),
+                symbols: symbolizer
+                    .load_for(&request, self.places.iter().copied().map(RelativeAddress)),
                 code: symbolizer.code(&request),
                 lines: symbolizer.lines(&request),
             }

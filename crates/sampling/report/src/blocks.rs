@@ -4,7 +4,9 @@ use dioptra_instructions::{CallBlocks, ControlFlow, FunctionCode};
 use dioptra_profile::{
     Dimension, FrameId, FunctionId, LineId, ModuleId, Names, Profile, aggregate,
 };
-use dioptra_symbols::{CodeError, ModuleCode, ModuleRequest, SymbolOptions, Symbolizer};
+use dioptra_symbols::{
+    CodeError, ModuleCode, ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer,
+};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -82,8 +84,8 @@ impl Blocks {
             build_id: module.build_id.as_deref(),
         };
         let code = symbolizer.code(&request);
-        let addresses: Vec<u64> = places.iter().map(|(address, _)| *address).collect();
-        let symbols = (!code.is_empty()).then(|| symbolizer.load_for(&request, &addresses));
+        let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
+        let symbols = (!code.is_empty()).then(|| symbolizer.load_for(&request, addresses));
         self.notes
             .extend(code.notes().iter().map(|note| (id, note.to_string())));
         let mut known: HashMap<(FunctionId, Option<u64>), u32> = HashMap::new();
@@ -96,7 +98,7 @@ impl Blocks {
             {
                 let range = symbols
                     .as_ref()
-                    .and_then(|symbols| symbols.extent(*address));
+                    .and_then(|symbols| symbols.extent(RelativeAddress(*address)));
                 last = range.map(|range| self.decode(id, &code, range));
             }
             let block = last.as_ref().and_then(|last| {
@@ -119,7 +121,12 @@ impl Blocks {
         }
     }
 
-    fn decode(&mut self, module: ModuleId, code: &ModuleCode, range: Range<u64>) -> Function {
+    fn decode(
+        &mut self,
+        module: ModuleId,
+        code: &ModuleCode,
+        range: Range<RelativeAddress>,
+    ) -> Function {
         let flow = match FunctionCode::of_module(code, range.clone()) {
             Ok(function) => Some(function.control_flow(CallBlocks::Continue)),
             Err(error) => {
@@ -130,7 +137,10 @@ impl Blocks {
                 None
             }
         };
-        Function { range, flow }
+        Function {
+            range: RelativeAddress::numbers(&range),
+            flow,
+        }
     }
 
     /// Finds the line with most samples of each block, and the number of samples in no block.

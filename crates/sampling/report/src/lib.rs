@@ -34,9 +34,10 @@ pub use added::AddedColumns;
 pub use annotate::{
     AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, AnnotatedBlock, AnnotatedEdge,
     AnnotatedEvent, AnnotatedLine, AnnotatedLoop, Annotation, AnnotationStyle, AnnotationView,
-    BranchColumns, Drawing, FindError, FoundFunction, JumpTarget, MemoryColumn, SourceFiles,
-    SourceText, annotate, edge_kind_word, find_function, function_with_id, instruction_kind_word,
-    write_annotation, write_annotation_dot, write_annotation_json, write_annotation_ndjson,
+    BranchColumns, Drawing, FindError, FoundFunction, JumpTarget, MemoryColumn, SourceCause,
+    SourceError, SourceFiles, SourceText, annotate, edge_kind_word, find_function,
+    function_with_id, instruction_kind_word, write_annotation, write_annotation_dot,
+    write_annotation_json, write_annotation_ndjson,
 };
 pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report, report_with_keys};

@@ -2,7 +2,7 @@
 
 use dioptra_instructions::{FunctionCode, InstructionText, Syntax};
 use dioptra_profile::{FunctionId, Names, Profile};
-use dioptra_symbols::{ModuleRequest, SymbolOptions, Symbolizer};
+use dioptra_symbols::{ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -48,12 +48,12 @@ impl Shapes {
             if code.is_empty() {
                 continue;
             }
-            let addresses: Vec<u64> = functions.values().copied().collect();
-            let symbols = symbolizer.load_for(&request, &addresses);
+            let addresses = functions.values().copied().map(RelativeAddress);
+            let symbols = symbolizer.load_for(&request, addresses);
             // A shape that several functions share is no function's.
             let mut by_shape: HashMap<u64, Option<FunctionId>> = HashMap::new();
             for (function, address) in functions {
-                let range = symbols.extent(address);
+                let range = symbols.extent(RelativeAddress(address));
                 let decoded = range.and_then(|range| FunctionCode::of_module(&code, range).ok());
                 if let Some(shape) = decoded.and_then(|decoded| shape(&decoded, &text)) {
                     let only = by_shape.entry(shape).or_insert(Some(function));

@@ -24,4 +24,6 @@ pub enum Remedy {
     GiveSources,
     /// Read the kernel's code and lines from its file.
     GiveKernelFile,
+    /// Fetch the debug file of the recorded build from a server.
+    FetchDebugFile,
 }

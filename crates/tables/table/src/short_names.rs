@@ -4,7 +4,7 @@
 //! otherwise takes away in this order, until the rest fits: the compiler's hashes, type arguments from the innermost
 //! ones outwards, the types of parameters, their brackets, and at last the middle.
 
-use crate::escape::display_width;
+use crate::escape::{character_width, display_width};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ pub fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
     let mut out = String::new();
     let mut used = 0;
     for character in text.chars() {
-        let cells = cells_of(character);
+        let cells = character_width(character);
         if used + cells > head {
             break;
         }
@@ -89,7 +89,7 @@ pub fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
     out.push_str(DOTS);
     let (mut start, mut left) = (text.len(), room - used);
     for (at, character) in text.char_indices().rev() {
-        match left.checked_sub(cells_of(character)) {
+        match left.checked_sub(character_width(character)) {
             Some(rest) => (start, left) = (at, rest),
             None => break,
         }
@@ -108,15 +108,11 @@ pub fn cut_end(text: &str, width: usize) -> Cow<'_, str> {
     };
     let mut used = 0;
     let end = text.char_indices().find(|(_, character)| {
-        used += cells_of(*character);
+        used += character_width(*character);
         used > room
     });
     let (head, _) = text.split_at(end.map_or(0, |(end, _)| end));
     Cow::Owned(format!("{head}{DOTS}"))
-}
-
-fn cells_of(character: char) -> usize {
-    display_width(character.encode_utf8(&mut [0; 4]))
 }
 
 /// Leaves out the parts that rustc adds to make names unique: `::h` and 16 digits at the end of legacy names, and

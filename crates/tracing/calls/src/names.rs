@@ -2,8 +2,8 @@
 
 use dioptra_filters::{is_cpp, qualified_name, simple_name};
 use dioptra_symbols::{
-    LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
-    Symbolizer, place_name,
+    LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, RelativeAddress,
+    SymbolOptions, Symbolizer, place_name,
 };
 use dioptra_tracedata::{Trace, TracedModule};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind, LIBRARY_CALL_SIZE};
@@ -121,7 +121,7 @@ impl<'t> FunctionNames<'t> {
         match self.modules.get(&entry.module) {
             Some(names) => {
                 names.unnamed.store(true, Ordering::Relaxed);
-                place_name(module, entry.place)
+                place_name(module, RelativeAddress(entry.place))
             }
             None => format!("<{:x}>", entry.place),
         }
@@ -163,7 +163,9 @@ impl<'t> FunctionNames<'t> {
         if entry.kind != FunctionKind::Function {
             return None;
         }
-        let function = self.symbols(entry.module)?.function(entry.place)?;
+        let function = self
+            .symbols(entry.module)?
+            .function(RelativeAddress(entry.place))?;
         Some((function.name, function.raw_name))
     }
 
@@ -190,8 +192,8 @@ impl<'t> FunctionNames<'t> {
         let names = self.modules.get(&module)?;
         let module = self.trace.module(module)?;
         Some(names.symbols.get_or_init(|| {
-            let places = self.places(module);
-            self.with_request(module, |request| self.symbolizer.load_for(request, &places))
+            let places = self.places(module).into_iter().map(RelativeAddress);
+            self.with_request(module, |request| self.symbolizer.load_for(request, places))
         }))
     }
 
@@ -286,7 +288,9 @@ impl<'t> FunctionNames<'t> {
         match entry.kind {
             FunctionKind::Function if entry.size > 0 => Some(u64::from(entry.size)),
             FunctionKind::Function => {
-                let symbol = self.symbols(entry.module)?.function(entry.place)?;
+                let symbol = self
+                    .symbols(entry.module)?
+                    .function(RelativeAddress(entry.place))?;
                 Some(symbol.size).filter(|size| *size > 0)
             }
             FunctionKind::LibraryCall => Some(LIBRARY_CALL_SIZE),
@@ -316,7 +320,7 @@ impl<'t> FunctionNames<'t> {
             let reader = lines.reader();
             for index in indexes {
                 let entry = self.trace.function(functions[index]);
-                sources[index] = line_of(&reader, entry.place);
+                sources[index] = line_of(&reader, RelativeAddress(entry.place));
             }
         }
         sources
@@ -361,7 +365,7 @@ fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
 }
 
 /// Returns the line at which a function is declared, else the line of its first instruction.
-fn line_of(reader: &LineReader<'_>, place: u64) -> Option<(String, u32)> {
+fn line_of(reader: &LineReader<'_>, place: RelativeAddress) -> Option<(String, u32)> {
     if let Some((file, line)) = reader.declaration(place) {
         return Some((file.to_string(), line));
     }

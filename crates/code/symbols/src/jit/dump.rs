@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::versions::{Line, Versions};
 use crate::build_id::open_regular;
+use crate::cause::FileDamage;
 use crate::note::Note;
 
 /// "JiTD" as a number.
@@ -24,7 +25,7 @@ const LONGEST_NAME: u64 = 64 * 1024;
 pub(super) fn read(path: &Path, versions: &mut Versions) -> Option<Note> {
     let no_file = |error: std::io::Error| Note::NoFile {
         path: path.to_path_buf(),
-        reason: error.to_string(),
+        reason: error.into(),
     };
     let file = match open_regular(path) {
         Ok(file) => file,
@@ -38,16 +39,16 @@ pub(super) fn read(path: &Path, versions: &mut Versions) -> Option<Note> {
         is_swapped: false,
         pending: None,
     };
-    let problem = match dump.read(versions) {
-        Ok(problem) => problem?,
+    let what = match dump.read(versions) {
+        Ok(damage) => damage?,
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            format!("it ends inside a record at byte {}", dump.at)
+            FileDamage::JitDumpEnd { at: dump.at }
         }
         Err(error) => return Some(no_file(error)),
     };
     Some(Note::Damaged {
         path: path.to_path_buf(),
-        what: problem,
+        what,
     })
 }
 
@@ -63,19 +64,17 @@ struct Dump {
 }
 
 impl Dump {
-    /// Reads all records; a text tells of something wrong.
-    fn read(&mut self, versions: &mut Versions) -> std::io::Result<Option<String>> {
+    /// Reads all records, up to one that is broken.
+    fn read(&mut self, versions: &mut Versions) -> std::io::Result<Option<FileDamage>> {
         let magic = self.word32()?;
         self.is_swapped = magic == MAGIC.swap_bytes();
         if magic != MAGIC && !self.is_swapped {
-            return Ok(Some("it doesn't start as a jitdump file".to_owned()));
+            return Ok(Some(FileDamage::NotJitDump));
         }
         let version = self.word32()?;
         let header = u64::from(self.word32()?);
         if version != 1 || header < 40 {
-            return Ok(Some(format!(
-                "jitdump version {version} with a header of {header} bytes is unknown"
-            )));
+            return Ok(Some(FileDamage::JitDumpVersion { version, header }));
         }
         // Machine, padding, process.
         let _: [u8; 12] = self.bytes()?;
@@ -87,16 +86,10 @@ impl Dump {
             let (kind, size, time) = (self.word32()?, self.word32()?, self.word64()?);
             let size = u64::from(size);
             if size < 16 {
-                return Ok(Some(format!(
-                    "the record at byte {} has {size} bytes",
-                    self.at
-                )));
+                return Ok(Some(FileDamage::JitRecordSize { at: self.at, size }));
             }
             if size > self.size - self.at {
-                return Ok(Some(format!(
-                    "it ends inside the record at byte {}",
-                    self.at
-                )));
+                return Ok(Some(FileDamage::JitDumpEnd { at: self.at }));
             }
             // Times that can't be compared with samples only give an order, which is that of the file.
             let time = if is_cpu_time { 0 } else { time };
@@ -109,10 +102,7 @@ impl Dump {
             self.skip(left)?;
             self.at += size;
         }
-        Ok(is_cpu_time.then(|| {
-            "its times are of the CPU's counter, so code that was replaced can't be told apart"
-                .to_owned()
-        }))
+        Ok(is_cpu_time.then_some(FileDamage::JitDumpTimes))
     }
 
     /// Each of these gives the bytes of the record that it left.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::versions::Versions;
 use crate::build_id::open_regular;
+use crate::cause::FileDamage;
 use crate::note::Note;
 
 /// Reads a map file; later lines replace earlier ones.
@@ -19,7 +20,7 @@ pub(super) fn read(path: &Path, versions: &mut Versions) -> Option<Note> {
             ErrorKind::NotFound => Note::NoJitMap { path },
             _ => Note::NoFile {
                 path,
-                reason: error.to_string(),
+                reason: error.into(),
             },
         })
     };
@@ -48,7 +49,7 @@ pub(super) fn read(path: &Path, versions: &mut Versions) -> Option<Note> {
     }
     (bad > 0).then(|| Note::Damaged {
         path: path.to_path_buf(),
-        what: format!("{bad} lines are not START SIZE NAME"),
+        what: FileDamage::JitMapLines { count: bad },
     })
 }
 

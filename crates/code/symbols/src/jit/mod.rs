@@ -7,6 +7,7 @@ mod versions;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use crate::address::{FileOffset, MemoryAddress};
 use crate::demangle::demangle;
 use crate::note::Note;
 use crate::symbolizer::Symbolizer;
@@ -23,14 +24,14 @@ pub struct JitSymbols {
     demangle: bool,
 }
 
-/// A function that a JIT compiler made.
+/// A function that a JIT compiler made: in memory, or in the jitdump file that holds a copy of its code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct JitFunction<'a> {
+pub struct JitFunction<'a, A> {
     /// The name to show: demangled if the options ask for it.
     pub name: Cow<'a, str>,
-    /// Its first address.
-    pub start: u64,
+    /// The place where it begins.
+    pub start: A,
     /// Its length in bytes.
     pub size: u64,
 }
@@ -42,11 +43,11 @@ pub struct JitPlacement {
     /// When, in nanoseconds of CLOCK_MONOTONIC.
     pub time: u64,
     /// Its first address.
-    pub start: u64,
+    pub start: MemoryAddress,
     /// Its length in bytes.
     pub size: u64,
     /// Where the same bytes lie in the jitdump file: this tells it apart from other code at the same addresses.
-    pub offset: u64,
+    pub offset: FileOffset,
 }
 
 impl Symbolizer {
@@ -94,12 +95,16 @@ impl JitSymbols {
     /// The function that covered an address at a time, given in nanoseconds of CLOCK_MONOTONIC; without
     /// a time the last one that did.
     #[must_use]
-    pub fn function(&self, address: u64, time: Option<u64>) -> Option<JitFunction<'_>> {
+    pub fn function(
+        &self,
+        address: MemoryAddress,
+        time: Option<u64>,
+    ) -> Option<JitFunction<'_, MemoryAddress>> {
         // The map file tells no times.
         let tables = [(&self.dumped, time), (&self.listed, None)];
         let found = tables
             .into_iter()
-            .find_map(|(table, time)| Some((table, table.find(address, time)?)));
+            .find_map(|(table, time)| Some((table, table.find(address.0, time)?)));
         let (table, version) = found?;
         let raw = table.name(version);
         Some(JitFunction {
@@ -108,16 +113,16 @@ impl JitSymbols {
             } else {
                 Cow::Borrowed(raw)
             },
-            start: version.start,
+            start: MemoryAddress(version.start),
             size: version.end - version.start,
         })
     }
 
     /// The source file and line of an address at a time, where a jitdump file tells.
     #[must_use]
-    pub fn line(&self, address: u64, time: Option<u64>) -> Option<(&str, u32)> {
-        let version = self.dumped.find(address, time)?;
-        self.dumped.line(version, address)
+    pub fn line(&self, address: MemoryAddress, time: Option<u64>) -> Option<(&str, u32)> {
+        let version = self.dumped.find(address.0, time)?;
+        self.dumped.line(version, address.0)
     }
 
     /// Where the code of the jitdump files came to lie, in the order of time.
@@ -128,19 +133,19 @@ impl JitSymbols {
             .iter()
             .map(|version| JitPlacement {
                 time: version.from,
-                start: version.start,
+                start: MemoryAddress(version.start),
                 size: version.end - version.start,
-                offset: version.code,
+                offset: FileOffset(version.code),
             })
             .collect();
         placements.sort_by_key(|placement| placement.time);
         placements
     }
 
-    /// The function whose code holds a place in the jitdump file; its start is a place there too.
+    /// The function whose code holds a place in the jitdump file.
     #[must_use]
-    pub fn function_in_file(&self, offset: u64) -> Option<JitFunction<'_>> {
-        let version = self.dumped.find_code(offset)?;
+    pub fn function_in_file(&self, offset: FileOffset) -> Option<JitFunction<'_, FileOffset>> {
+        let version = self.dumped.find_code(offset.0)?;
         let raw = self.dumped.name(version);
         Some(JitFunction {
             name: if self.demangle {
@@ -148,17 +153,17 @@ impl JitSymbols {
             } else {
                 Cow::Borrowed(raw)
             },
-            start: version.code,
+            start: FileOffset(version.code),
             size: version.end - version.start,
         })
     }
 
     /// The source file and line of a place in the jitdump file.
     #[must_use]
-    pub fn line_in_file(&self, offset: u64) -> Option<(&str, u32)> {
-        let version = self.dumped.find_code(offset)?;
+    pub fn line_in_file(&self, offset: FileOffset) -> Option<(&str, u32)> {
+        let version = self.dumped.find_code(offset.0)?;
         self.dumped
-            .line(version, version.start + (offset - version.code))
+            .line(version, version.start + (offset.0 - version.code))
     }
 
     /// Returns notes: files that are missing or damaged.

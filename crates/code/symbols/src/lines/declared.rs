@@ -1,6 +1,7 @@
 //! The line at which a function is declared, which is not the line of its first instruction if its head takes several.
 
 use super::LineReader;
+use crate::address::RelativeAddress;
 use crate::dwarf_sections::Slice;
 use addr2line::{LookupContinuation, LookupResult};
 use gimli::{AttributeValue, UnitOffset, UnitRef};
@@ -11,10 +12,10 @@ use std::sync::Arc;
 const MOST_STEPS: usize = 8;
 
 impl<'a> LineReader<'a> {
-    /// Returns the file and the line at which the function is declared whose code lies at an address (a file offset): that
+    /// Returns the file and the line at which the function is declared whose code lies at an address: that
     /// of the definition, with its name. None if the debug information does not tell, or lies in split files.
     #[must_use]
-    pub fn declaration(&self, address: u64) -> Option<(Arc<str>, u32)> {
+    pub fn declaration(&self, address: RelativeAddress) -> Option<(Arc<str>, u32)> {
         let context = self.context.as_ref()?;
         let probe = self.lines.address_of(address)?;
         let mut found = self.loaded(context.find_frames(probe)).ok()?;

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use crate::address::{FileMapping, MemoryAddress};
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest, SymbolOptions};
 use crate::symbolizer::Symbolizer;
@@ -47,7 +48,7 @@ impl UnwindMachine {
     }
 }
 
-/// The user registers that unwinding starts from.
+/// The user registers that unwinding starts from. They are bare numbers, since a register may hold anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserRegisters {
@@ -104,9 +105,9 @@ impl UserRegisters {
 
     /// The stack pointer, which is the address of the first byte of the stack's copy.
     #[must_use]
-    pub fn stack_pointer(&self) -> u64 {
+    pub fn stack_pointer(&self) -> MemoryAddress {
         match *self {
-            Self::X86_64 { sp, .. } | Self::Aarch64 { sp, .. } => sp,
+            Self::X86_64 { sp, .. } | Self::Aarch64 { sp, .. } => MemoryAddress(sp),
         }
     }
 }
@@ -114,12 +115,8 @@ impl UserRegisters {
 /// An executable mapping of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct UnwindMapping<'a> {
-    /// Its first address.
-    pub start: u64,
-    /// The address behind its last.
-    pub end: u64,
-    /// Where in the file it starts.
-    pub file_offset: u64,
+    /// The part of the image, and its place.
+    pub mapping: FileMapping,
     /// The mapped image. Anything but files and the vdso has no unwind tables.
     pub module: ModuleRequest<'a>,
 }
@@ -130,8 +127,7 @@ pub struct UnwindMapping<'a> {
 pub enum StackEnd {
     /// The outermost function was reached: the stack is whole.
     Complete,
-    /// The rest of the stack lies above the part that was recorded. Recording more of it
-    /// (`--call-graph dwarf,SIZE`) would tell more.
+    /// The rest of the stack lies above the part that was recorded.
     DumpExhausted,
     /// The last frame lies in code without unwind tables (a JIT compiler's, or of a file that isn't
     /// there), and following frame pointers from there led nowhere.

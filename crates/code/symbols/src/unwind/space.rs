@@ -10,6 +10,7 @@ use framehop::{Error, FrameAddress, Unwinder};
 use super::signals::SignalRegisters;
 use super::tables::{HIGHEST, MachineUnwinder, ModuleUnwinder, UnwindTables};
 use super::{StackEnd, StackUnwinder, UnwindMachine, UnwindMapping, UnwindModule, UserRegisters};
+use crate::address::{FileMapping, LoadBias, MemoryAddress};
 
 /// Frames kept of one stack; perf keeps 127.
 const MOST_FRAMES: usize = 1024;
@@ -34,8 +35,8 @@ static NO_TABLES_AARCH64: LazyLock<ModuleUnwinder<Aarch64>> =
 struct Placed {
     range: Range<u64>,
     file_offset: u64,
-    /// The load bias: mapping address minus the address in the file. `None` if the tables do not cover the mapping.
-    bias: Option<u64>,
+    /// `None` if the tables do not cover the mapping.
+    bias: Option<LoadBias>,
     tables: Arc<UnwindTables>,
 }
 
@@ -46,7 +47,7 @@ impl Placed {
         let trampolines = self.tables.trampolines();
         !trampolines.is_empty()
             && self.bias.is_some_and(|bias| {
-                let address = address.wrapping_sub(bias);
+                let address = bias.in_file(MemoryAddress(address)).0;
                 trampolines.iter().any(|code| code.contains(&address))
             })
     }
@@ -85,24 +86,30 @@ impl AddressSpace {
     ///
     /// For a mapping of data call [`unmap`](Self::unmap) instead: it too replaces what was there.
     pub fn map(&mut self, unwinder: &StackUnwinder, mapping: &UnwindMapping<'_>) {
+        let UnwindMapping { mapping, module } = mapping;
         if mapping.start < mapping.end {
-            let module = unwinder.module(&mapping.module);
-            self.map_module(mapping.start..mapping.end, mapping.file_offset, &module);
+            self.map_module(*mapping, &unwinder.module(module));
         }
     }
 
-    /// Maps a module from `file_offset` on at a range of addresses, which replaces what was mapped there. Takes no
-    /// longer than adding to a list where mappings come by rising address.
-    pub fn map_module(&mut self, range: Range<u64>, file_offset: u64, module: &UnwindModule) {
-        if range.start < range.end {
-            self.unmap(range.start, range.end);
-            self.place(range, file_offset, module.0.clone());
+    /// Maps a part of a module, which replaces what was mapped there. Takes no longer than adding to a list where
+    /// mappings come by rising address.
+    pub fn map_module(&mut self, mapping: FileMapping, module: &UnwindModule) {
+        let FileMapping {
+            start,
+            end,
+            file_offset,
+        } = mapping;
+        if start < end {
+            self.unmap(start, end);
+            self.place(start.0..end.0, file_offset.0, module.0.clone());
         }
     }
 
     /// Takes away what is mapped from `start` up to `end`; of mappings that reach beyond, what is
     /// outside stays.
-    pub fn unmap(&mut self, start: u64, end: u64) {
+    pub fn unmap(&mut self, start: MemoryAddress, end: MemoryAddress) {
+        let (start, end) = (start.0, end.0);
         let first = self
             .placed
             .partition_point(|placed| placed.range.end <= start);
@@ -137,16 +144,16 @@ impl AddressSpace {
         registers: &UserRegisters,
         stack: &[u8],
         cache: &mut UnwindCache,
-        frames: &mut Vec<u64>,
+        frames: &mut Vec<MemoryAddress>,
     ) -> StackEnd {
         frames.clear();
         let stack = Dump {
-            start: registers.stack_pointer(),
+            start: registers.stack_pointer().0,
             bytes: stack,
         };
         let result = match (self.machine, *registers) {
             (UnwindMachine::X86_64, UserRegisters::X86_64 { ip, sp, bp }) => {
-                frames.push(ip);
+                frames.push(MemoryAddress(ip));
                 if !STACKS.contains(&sp) {
                     return StackEnd::Broken;
                 }
@@ -154,7 +161,7 @@ impl AddressSpace {
                 self.walk::<X86_64>(registers, &mut cache.x86_64, stack, frames)
             }
             (UnwindMachine::Aarch64, UserRegisters::Aarch64 { pc, sp, fp, lr }) => {
-                frames.push(pc);
+                frames.push(MemoryAddress(pc));
                 if !STACKS.contains(&sp) {
                     return StackEnd::Broken;
                 }
@@ -181,7 +188,7 @@ impl AddressSpace {
         mut registers: U::UnwindRegs,
         caches: &mut Caches<U::Cache>,
         stack: Dump<'_>,
-        frames: &mut Vec<u64>,
+        frames: &mut Vec<MemoryAddress>,
     ) -> Result<StackEnd, Error>
     where
         U::Cache: Default,
@@ -191,7 +198,7 @@ impl AddressSpace {
         // The frame is exactly at its address: the innermost one, and those that signals interrupted.
         let mut is_exact = true;
         caches.know(U::without_tables().edition);
-        let mut address = frames.first().copied().unwrap_or_default();
+        let mut address = frames.first().copied().unwrap_or_default().0;
         // Frames of the same module often follow each other.
         let mut last = 0;
         loop {
@@ -206,7 +213,7 @@ impl AddressSpace {
                 }
                 let interrupted = registers.interrupted(&mut |address| stack.word(address))?;
                 (registers, address) = interrupted;
-                frames.push(address.wrapping_add(1));
+                frames.push(MemoryAddress(address.wrapping_add(1)));
                 is_exact = true;
                 // A handler with a stack of its own interrupted code whose stack is not in the copy.
                 if !stack.holds(registers.stack_pointer()) {
@@ -215,17 +222,18 @@ impl AddressSpace {
                 continue;
             }
             let in_module = placed.and_then(|placed| {
-                let relative = address.wrapping_sub(placed.bias?);
+                let in_file = placed.bias?.in_file(MemoryAddress(address)).0;
                 let unwinder = U::of(placed.tables.unwinder()?)?;
                 (1..HIGHEST)
-                    .contains(&relative)
-                    .then_some((unwinder, relative))
+                    .contains(&in_file)
+                    .then_some((unwinder, in_file))
             });
-            let (of_module, relative) = in_module.unwrap_or_else(|| (U::without_tables(), address));
+            let (of_module, looked_up) =
+                in_module.unwrap_or_else(|| (U::without_tables(), address));
             let frame = if is_exact {
-                FrameAddress::from_instruction_pointer(relative)
+                FrameAddress::from_instruction_pointer(looked_up)
             } else {
-                FrameAddress::from_return_address(relative).ok_or(Error::ReturnAddressIsNull)?
+                FrameAddress::from_return_address(looked_up).ok_or(Error::ReturnAddressIsNull)?
             };
             let cache = caches.of(of_module.edition, frame.address());
             let unwinder = &of_module.unwinder;
@@ -254,7 +262,7 @@ impl AddressSpace {
             }
             address = caller;
             is_exact = false;
-            frames.push(address);
+            frames.push(MemoryAddress(address));
         }
     }
 
@@ -273,11 +281,11 @@ impl AddressSpace {
     }
 
     /// Returns the end of a stack that couldn't be followed beyond its last frame.
-    fn failed(&self, error: Error, dump: Dump<'_>, frames: &[u64]) -> StackEnd {
+    fn failed(&self, error: Error, dump: Dump<'_>, frames: &[MemoryAddress]) -> StackEnd {
         let Some((&last, before)) = frames.split_last() else {
             return StackEnd::Broken;
         };
-        let address = last.wrapping_sub(u64::from(!before.is_empty()));
+        let address = last.0.wrapping_sub(u64::from(!before.is_empty()));
         let Some(placed) = self.find(address, &mut 0) else {
             return StackEnd::NoUnwindTable;
         };

@@ -15,9 +15,11 @@ use object::elf;
 use object::read::ReadRef;
 
 use super::signals;
+use crate::address::{FileAddress, LoadBias, MemoryAddress};
+use crate::cause::FileDamage;
 use crate::debug_file::{self, DebugFileRequest};
 use crate::dwarf_sections::{bytes_of, unpack};
-use crate::elf::{ElfError, Image, Section, Segment};
+use crate::elf::{Image, Section, Segment};
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest};
 use crate::symbolizer::{Symbolizer, damaged, open, recorded_image};
@@ -156,7 +158,7 @@ impl UnwindTables {
         }
         let bytes = vdso::image().map_err(|error| Note::NoFile {
             path: path.to_path_buf(),
-            reason: error.to_string(),
+            reason: error.into(),
         })?;
         let image = Image::parse(&bytes[..]).map_err(|error| damaged(path, error))?;
         self.read_image(&image, &|section| image.bytes(section).map(<[u8]>::to_vec))
@@ -166,8 +168,8 @@ impl UnwindTables {
     fn read_image<'d, R: ReadRef<'d>>(
         &mut self,
         image: &Image<'d, R>,
-        bytes_of: &dyn Fn(&Section<'_>) -> Result<Vec<u8>, ElfError>,
-    ) -> Result<(), ElfError> {
+        bytes_of: &dyn Fn(&Section<'_>) -> Result<Vec<u8>, FileDamage>,
+    ) -> Result<(), FileDamage> {
         self.segments = image
             .code_segments()
             .filter(|segment| segment.address < HIGHEST && segment.file_size < HIGHEST)
@@ -186,7 +188,7 @@ impl UnwindTables {
         let range = |name: &[u8]| -> Option<Range<u64>> {
             section(name).map(|section| section.address..section.address + section.size)
         };
-        let bytes = |name: &[u8]| -> Result<Option<Arc<[u8]>>, ElfError> {
+        let bytes = |name: &[u8]| -> Result<Option<Arc<[u8]>>, FileDamage> {
             match section(name) {
                 Some(section) => Ok(Some(bytes_of(section)?.into())),
                 None => Ok(None),
@@ -272,9 +274,8 @@ impl UnwindTables {
         self.unwinder.as_ref()
     }
 
-    /// Returns the load bias: mapping address minus the address in the file. `None` when the mapping isn't
-    /// of code of this file.
-    pub(super) fn bias(&self, mapped: &Range<u64>, file_offset: u64) -> Option<u64> {
+    /// Returns the load bias of a mapping. `None` when the mapping isn't of code of this file.
+    pub(super) fn bias(&self, mapped: &Range<u64>, file_offset: u64) -> Option<LoadBias> {
         // A mapping starts on a page, perhaps before its segment.
         let size = mapped.end.checked_sub(mapped.start)?;
         let last = file_offset.checked_add(size)?;
@@ -282,13 +283,9 @@ impl UnwindTables {
             .segments
             .iter()
             .find(|segment| segment.offset < last && file_offset < segment.end())?;
-        Some(
-            mapped
-                .start
-                .wrapping_sub(file_offset)
-                .wrapping_add(segment.offset)
-                .wrapping_sub(segment.address),
-        )
+        let start = mapped.start.wrapping_sub(file_offset);
+        let start = MemoryAddress(start.wrapping_add(segment.offset));
+        Some(LoadBias::between(start, FileAddress(segment.address)))
     }
 
     /// Heap memory held, in bytes.
@@ -310,7 +307,7 @@ impl UnwindTables {
 fn debug_frame<'d, R: ReadRef<'d>>(
     file: &File,
     image: &Image<'d, R>,
-) -> Result<Option<Arc<[u8]>>, ElfError> {
+) -> Result<Option<Arc<[u8]>>, FileDamage> {
     let Some(section) = image.section_named(b".debug_frame") else {
         return Ok(None);
     };

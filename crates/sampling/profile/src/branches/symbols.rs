@@ -4,7 +4,7 @@ use super::code::{Code, CodeOutline, Flow, OutlineInstruction, OutlineLoop};
 use crate::hash::FxBuildHasher;
 use crate::processes::modules::{ModuleId, Modules};
 use dioptra_instructions::{CallBlocks, FunctionCode, InstructionKind};
-use dioptra_symbols::{ModuleCode, ModuleRequest, ModuleSymbols, Symbolizer};
+use dioptra_symbols::{ModuleCode, ModuleRequest, ModuleSymbols, RelativeAddress, Symbolizer};
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ struct KnownModule {
     symbols: ModuleSymbols,
     code: ModuleCode,
     /// By first address.
-    functions: RefCell<HashMap<u64, Option<Arc<CodeOutline>>, FxBuildHasher>>,
+    functions: RefCell<HashMap<RelativeAddress, Option<Arc<CodeOutline>>, FxBuildHasher>>,
 }
 
 impl<'a> SymbolCode<'a> {
@@ -61,7 +61,7 @@ impl Code for SymbolCode<'_> {
         if module.code.is_empty() {
             return None;
         }
-        let extent = module.symbols.extent(address)?;
+        let extent = module.symbols.extent(RelativeAddress(address))?;
         let mut functions = module.functions.borrow_mut();
         let outline = functions.entry(extent.start).or_insert_with(|| {
             let code = FunctionCode::of_module(&module.code, extent).ok()?;

@@ -17,7 +17,7 @@ use dioptra_perfrecords::AttrFlags;
 use dioptra_perfrecords::record::{
     CpuMode, Ksymbol, MappedFile, Mmap, RawRecord, Record, RecordLayout, RecordType, Task,
 };
-use dioptra_symbols::{ModuleKind, RecordedKernel, is_jit_dump};
+use dioptra_symbols::{MemoryAddress, ModuleKind, RecordedKernel, is_jit_dump};
 use hashbrown::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +45,7 @@ pub(crate) struct System<'a> {
     pub(crate) kernel: Space,
     pub(crate) kernel_version: u64,
     pub(crate) kernel_image: ModuleId,
-    reference_symbol: Option<(String, u64)>,
+    reference_symbol: Option<(String, MemoryAddress)>,
     /// Build ids of the file's table, by path.
     build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
     pub(crate) budget: CopyBudget,
@@ -311,7 +311,8 @@ impl<'a> System<'a> {
         };
         let symbol = String::from_utf8_lossy(&mmap.name[end + 1..]);
         if !symbol.is_empty() && mmap.page_offset != 0 {
-            self.reference_symbol = Some((symbol.into_owned(), mmap.page_offset));
+            let address = MemoryAddress(mmap.page_offset);
+            self.reference_symbol = Some((symbol.into_owned(), address));
         }
     }
 

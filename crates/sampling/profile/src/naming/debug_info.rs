@@ -11,7 +11,10 @@ use crate::naming::names::{
 use crate::processes::modules::{ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
-use dioptra_symbols::{ModuleKind, ModuleRequest, Note, SymbolOptions, Symbolizer, is_jit_dump};
+use dioptra_symbols::{
+    FileOffset, ModuleKind, ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer,
+    is_jit_dump,
+};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -229,11 +232,15 @@ fn ask_module(
         let symbols = symbolizer.jit_dump(module.path());
         let mut files: HashMap<String, Arc<str>, FxBuildHasher> = HashMap::default();
         told.parts.push(asking.ask(&places, |offset, found| {
-            found.extend(symbols.line_in_file(offset).map(|(file, line)| Seen {
-                function: None,
-                file: Some(files.entry_ref(file).or_insert_with(|| file.into()).clone()),
-                line: Some(line),
-            }));
+            found.extend(
+                symbols
+                    .line_in_file(FileOffset(offset))
+                    .map(|(file, line)| Seen {
+                        function: None,
+                        file: Some(files.entry_ref(file).or_insert_with(|| file.into()).clone()),
+                        line: Some(line),
+                    }),
+            );
         }));
         return told;
     }
@@ -249,7 +256,7 @@ fn ask_module(
                     let reader = lines.reader();
                     let mut frames = Vec::new();
                     asking.ask(part, |address, found| {
-                        reader.frames_into(address, &mut frames);
+                        reader.frames_into(RelativeAddress(address), &mut frames);
                         found.extend(frames.drain(..).map(|frame| Seen {
                             function: frame.function,
                             file: frame.file,

@@ -7,7 +7,7 @@ use crate::processes::jit::JitNames;
 use crate::processes::modules::{Module, ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
-use dioptra_symbols::{ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
+use dioptra_symbols::{ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use std::hash::BuildHasher;
@@ -346,20 +346,21 @@ fn name_module(
         build_id: module.build_id.as_deref(),
     };
     places.sort_unstable();
-    let addresses: Vec<u64> = places.iter().map(|(address, _)| *address).collect();
-    let symbols = symbolizer.load_for(&request, &addresses);
+    let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
+    let symbols = symbolizer.load_for(&request, addresses);
     result.notes = symbols.notes().to_vec();
     let mut ids: HashMap<(u64, &str), u32, FxBuildHasher> = HashMap::default();
     // Functions of one file follow each other.
     let mut last_file: Option<Arc<str>> = None;
     for (address, frame) in places {
+        let address = RelativeAddress(address);
         let function = symbols.function(address);
         // Two functions may share a name, such as static functions of two sources; their start distinguishes them.
         let symbol = match &function {
-            Some(function) => (function.start, function.raw_name),
+            Some(function) => (function.start.0, function.raw_name),
             // The unwind tables of a stripped file show at least where the function starts.
             None => match symbols.extent(address) {
-                Some(extent) => (extent.start, NAMELESS),
+                Some(extent) => (extent.start.0, NAMELESS),
                 None => (0, UNKNOWN),
             },
         };
@@ -399,9 +400,9 @@ fn name_jit_module(
     let mut ids: HashMap<String, u32, FxBuildHasher> = HashMap::default();
     for (address, frame) in places {
         // A function that was compiled again is the same function.
-        let name = match symbols.function(*address) {
-            Some(function) if shown.demangled => demangle(&function.name).into_owned(),
-            Some(function) => function.name.into_owned(),
+        let name = match symbols.name(*address) {
+            Some(name) if shown.demangled => demangle(&name).into_owned(),
+            Some(name) => name.into_owned(),
             None => UNKNOWN.to_owned(),
         };
         let id = *ids.entry(name).or_insert_with_key(|name| {

@@ -12,9 +12,11 @@ use crate::processes::tasks::ProcessId;
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::AttrFlags;
 use dioptra_symbols::{
-    JitFunction, JitPlacement, JitSymbols, ModuleKind, Note, SymbolOptions, Symbolizer, is_jit_dump,
+    FileOffset, JitPlacement, JitSymbols, MemoryAddress, ModuleKind, Note, SymbolOptions,
+    Symbolizer, is_jit_dump,
 };
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -48,10 +50,17 @@ pub(crate) fn symbols_of(module: &Module, symbolizer: &Symbolizer) -> Option<Jit
 }
 
 impl JitNames {
-    pub(crate) fn function(&self, address: u64) -> Option<JitFunction<'_>> {
+    /// Returns the name of the function at a relative address of the module.
+    pub(crate) fn name(&self, address: u64) -> Option<Cow<'_, str>> {
         match self {
-            JitNames::Dump(symbols) => symbols.function_in_file(address),
-            JitNames::Map(symbols) => symbols.function(address, None),
+            JitNames::Dump(symbols) => {
+                let function = symbols.function_in_file(FileOffset(address))?;
+                Some(function.name)
+            }
+            JitNames::Map(symbols) => {
+                let function = symbols.function(MemoryAddress(address), None)?;
+                Some(function.name)
+            }
         }
     }
 
@@ -193,10 +202,11 @@ impl System<'_> {
             {
                 dump.next += 1;
                 placed = true;
+                let start = code.start.0;
                 let mapping = Mapping {
-                    start: code.start,
-                    end: code.start.saturating_add(code.size),
-                    bias: code.start.wrapping_sub(code.offset),
+                    start,
+                    end: start.saturating_add(code.size),
+                    bias: start.wrapping_sub(code.offset.0),
                     ..dump.mapping
                 };
                 self.grow(dump.process);

@@ -12,7 +12,9 @@ use super::model::{
 use crate::profile_facts::profile_facts;
 use dioptra_instructions::{ControlFlow, EdgeEnd, LoopNest, SourceMap};
 use dioptra_profile::{FrameId, Module, Names, Profile};
-use dioptra_symbols::{ModuleKind, Note, Symbolizer, demangle, is_jit_dump};
+use dioptra_symbols::{
+    FileOffset, ModuleKind, Note, RelativeAddress, Symbolizer, demangle, is_jit_dump,
+};
 use dioptra_tables::{Remedy, Severity, escape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -140,7 +142,7 @@ fn put_places(
         let mut frames = |address: u64| -> Vec<AddressFrame> {
             let line = symbols
                 .as_ref()
-                .and_then(|known| known.line_in_file(address));
+                .and_then(|known| known.line_in_file(FileOffset(address)));
             let frame = line.map(|(file, line)| AddressFrame {
                 function: None,
                 file: Some(
@@ -172,7 +174,7 @@ fn put_places(
             })
         }
         None => addresses(counts, events, |address| {
-            let frames = reader.frames(address).into_iter();
+            let frames = reader.frames(RelativeAddress(address)).into_iter();
             frames.map(AddressFrame::from).collect()
         }),
     };
@@ -396,7 +398,7 @@ fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program:
         annotation.facts.add(
             Severity::Fallback,
             "no_source",
-            format!("no source file {}", escape(why)),
+            format!("no source file {}", escape(&why.to_string())),
             &**file,
         );
         annotation.facts.propose(Remedy::GiveSources);

@@ -8,7 +8,8 @@ use dioptra_instructions::{
 };
 use dioptra_profile::Module;
 use dioptra_symbols::{
-    CodeError, CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Note, Symbolizer, demangle,
+    CodeError, CodeMachine, FileAddress, ModuleCode, ModuleKind, ModuleSymbols, Note,
+    RelativeAddress, Symbolizer, demangle,
 };
 use dioptra_tables::Remedy;
 use std::io;
@@ -149,9 +150,10 @@ pub(super) fn decode(
     let Some(addresses) = found.addresses.clone() else {
         return Err(explained(&of_module, NoInstructions::NoExtent));
     };
+    let addresses = RelativeAddress::range(addresses);
     let start = addresses.start;
     let code = FunctionCode::of_module(&of_module, addresses).map_err(|error| {
-        let symbols = symbolizer.load_for(&request(module), &[start]);
+        let symbols = symbolizer.load_for(&request(module), [start]);
         let owner = symbols.function(start).and_then(|found| found.module);
         match owner {
             Some(owner) => NoInstructions::OfKernelModule(owner.to_owned()),
@@ -161,10 +163,11 @@ pub(super) fn decode(
     let text = InstructionText::new(options.syntax);
     let mut wanted = Vec::new();
     for instruction in code.instructions() {
-        wanted.extend(leads_to(&code, &instruction, &text, &of_module).map(|(address, _)| address));
+        let to = leads_to(&code, &instruction, &text, &of_module);
+        wanted.extend(to.map(|(address, _)| RelativeAddress(address)));
     }
     Ok(Decoded {
-        symbols: symbolizer.load_for(&request(module), &wanted),
+        symbols: symbolizer.load_for(&request(module), wanted),
         code,
         module: Some(of_module),
         text,
@@ -233,7 +236,7 @@ fn leads_to(
         return Some((target.address?, target.virtual_address));
     }
     let data = text.data_address(code, instruction)?;
-    Some((module.relative(data)?, data))
+    Some((module.relative(FileAddress(data))?.0, data))
 }
 
 impl Decoded {
@@ -241,6 +244,7 @@ impl Decoded {
     pub fn control_flow(&self) -> ControlFlow {
         let calls = |instruction: &Instruction<'_>| {
             let target = instruction.target.and_then(|target| target.address);
+            let target = target.map(RelativeAddress);
             let callee = target.and_then(|address| self.symbols.function(address));
             callee.is_none_or(|callee| returns(callee.raw_name))
         };
@@ -258,6 +262,7 @@ impl Decoded {
         if self.code.addresses().contains(&address) {
             return None;
         }
+        let address = RelativeAddress(address);
         let function = self.symbols.function(address)?;
         let name = if self.demangle {
             demangle(function.raw_name).into_owned()

@@ -5,7 +5,8 @@ pub(super) mod by_id;
 use super::counts::FrameCounts;
 use dioptra_profile::{FrameId, Module, ModuleId, Names, Profile, UNKNOWN};
 use dioptra_symbols::{
-    ModuleKind, ModuleRequest, ModuleSymbols, Symbolizer, demangle, is_jit_dump,
+    FileAddress, FileOffset, ModuleKind, ModuleRequest, ModuleSymbols, RelativeAddress, Symbolizer,
+    demangle, is_jit_dump,
 };
 use dioptra_tables::Facts;
 use dioptra_tables::Severity;
@@ -335,7 +336,8 @@ impl Search<'_> {
                     .map(|frame| self.profile.frames().get(*frame));
                 let address = frame.map_or(0, |frame| {
                     let code = self.symbolizer.code(&request(module));
-                    code.virtual_address(frame.address).unwrap_or(frame.address)
+                    let virtual_address = code.virtual_address(RelativeAddress(frame.address));
+                    virtual_address.map_or(frame.address, |address| address.0)
                 });
                 format!("{}:{address:#x} ({} samples)", module.label, one.samples)
             })
@@ -381,7 +383,7 @@ impl Search<'_> {
                     return Some(FoundFunction {
                         module: id,
                         raw_name: found.raw_name.to_owned(),
-                        addresses: Some(found.start..found.start + found.size),
+                        addresses: Some(RelativeAddress::numbers(&found.addresses())),
                         frames: Vec::new(),
                         facts,
                     });
@@ -439,9 +441,10 @@ impl Search<'_> {
     fn readings(&self, id: ModuleId, module: &Module, address: u64) -> Vec<FoundFunction> {
         let code = self.symbolizer.code(&request(module));
         let symbols = self.symbolizer.load(&request(module));
-        let mut meant: Vec<u64> = code.relative(address).into_iter().collect();
-        if !meant.contains(&address) {
-            meant.push(address);
+        let mut meant: Vec<RelativeAddress> =
+            code.relative(FileAddress(address)).into_iter().collect();
+        if !meant.contains(&RelativeAddress(address)) {
+            meant.push(RelativeAddress(address));
         }
         let mut found: Vec<FoundFunction> = Vec::new();
         for relative in meant {
@@ -467,16 +470,17 @@ impl Search<'_> {
     fn at_relative(
         &self,
         id: ModuleId,
-        relative: u64,
+        relative: RelativeAddress,
         symbols: &ModuleSymbols,
     ) -> Option<FoundFunction> {
-        let at = |frame: &&FrameId| self.profile.frames().get(**frame).address == relative;
+        let at = |frame: &&FrameId| self.profile.frames().get(**frame).address == relative.0;
         let of_module = || self.sampled.iter().filter(|one| one.module == id);
         let Some(extent) = symbols.extent(relative) else {
             // No symbol covers the address, but a frame with samples may lie there.
             let one = of_module().find(|one| one.frames.iter().find(at).is_some())?;
             return Some(self.found(one.clone(), Facts::new()));
         };
+        let extent = RelativeAddress::numbers(&extent);
         let raw_name = match symbols.function(relative) {
             Some(function) => function.raw_name.to_owned(),
             // The profile's names call a function without a name so.
@@ -510,8 +514,10 @@ impl Search<'_> {
             (ModuleKind::File | ModuleKind::Vdso | ModuleKind::Kernel, Some(address))
                 if one.raw_name != UNKNOWN =>
             {
-                let symbols = self.symbolizer.load_for(&request(module), &[address]);
-                symbols.extent(address)
+                let address = RelativeAddress(address);
+                let symbols = self.symbolizer.load_for(&request(module), [address]);
+                let extent = symbols.extent(address);
+                extent.map(|extent| RelativeAddress::numbers(&extent))
             }
             _ => None,
         };
@@ -536,8 +542,8 @@ impl Search<'_> {
         let mut versions: BTreeMap<(u64, u64), Vec<FrameId>> = BTreeMap::new();
         for frame in frames.iter() {
             let address = self.profile.frames().get(*frame).address;
-            let function = symbols.function_in_file(address)?;
-            let version = (function.start, function.size);
+            let function = symbols.function_in_file(FileOffset(address))?;
+            let version = (function.start.0, function.size);
             versions.entry(version).or_default().push(*frame);
         }
         if versions.len() > 1 {

@@ -33,6 +33,6 @@ pub use model::{
     AnnotatedEvent, AnnotatedLine, AnnotatedLoop, Annotation, BranchColumns, JumpTarget,
     MemoryColumn,
 };
-pub use source::{SourceFiles, SourceText};
+pub use source::{SourceCause, SourceError, SourceFiles, SourceText};
 pub use style::{AnnotationStyle, AnnotationView, Drawing};
 pub use text::write_annotation;

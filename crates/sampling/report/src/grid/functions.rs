@@ -206,7 +206,7 @@ fn build_of<'a>(
     // The kernel and its modules lie elsewhere in memory after each start of the machine.
     let reference = profile.recorded_kernel().reference_symbol.as_ref();
     match (reference, module.label == KERNEL) {
-        (Some((_, base)), true) => (known, start.map(|start| start.wrapping_sub(*base))),
+        (Some((_, base)), true) => (known, start.map(|start| start.wrapping_sub(base.0))),
         _ => (Build::Unknown, start),
     }
 }

@@ -1,6 +1,6 @@
 //! Lines of text: wrapped ones, and the lines that lead through a tree.
 
-use crate::escape::display_width;
+use crate::escape::{character_width, display_width};
 use crate::order::RowPosition;
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
         while used + display_width(word) > width {
             let mut cells = 0;
             let end = word.char_indices().find(|(_, character)| {
-                cells += display_width(character.encode_utf8(&mut [0; 4]));
+                cells += character_width(*character);
                 used + cells > width
             });
             let (head, rest) = word.split_at(end.map_or(word.len(), |(end, _)| end));

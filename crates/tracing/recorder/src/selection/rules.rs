@@ -6,7 +6,9 @@ use dioptra_filters::{
     CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, OffReasons,
     PlanOptions, RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
-use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
+use dioptra_symbols::{
+    ModuleKind, ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer, demangle, place_name,
+};
 use dioptra_tracelayout::LIBRARY_CALL_SIZE;
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::sampling::{SLOTS, TAILS};
@@ -214,8 +216,8 @@ impl Selector for RuleSelector {
             path: &module.readable,
             build_id: Some(module.build_id.as_slice()).filter(|id| !id.is_empty()),
         };
-        let offsets: Vec<u64> = functions.iter().map(|place| place.offset).collect();
-        let symbols = self.symbolizer.load_for(&request, &offsets);
+        let offsets = functions.iter().map(|place| RelativeAddress(place.offset));
+        let symbols = self.symbolizer.load_for(&request, offsets);
         let lines = self.with_sources.then(|| self.symbolizer.lines(&request));
         let reader = lines.as_ref().map(|lines| lines.reader());
         let file = module.file_name();
@@ -231,20 +233,21 @@ impl Selector for RuleSelector {
                         source: None,
                     };
                 }
-                let symbol = symbols.function(place.offset);
+                let address = RelativeAddress(place.offset);
+                let symbol = symbols.function(address);
                 let size = match (place.size, &symbol) {
                     (0, Some(symbol)) => symbol.size,
                     (size, _) => size,
                 };
                 let source = reader.as_ref().and_then(|reader| {
                     // The outermost frame is the function's. Code that is inlined at the very start has inner frames.
-                    let frame = reader.frames(place.offset).pop()?;
+                    let frame = reader.frames(address).pop()?;
                     Some(frame.file?.to_string())
                 });
                 let (full, linkage) = match symbol {
                     Some(symbol) => (symbol.name, Some(Cow::Borrowed(symbol.raw_name))),
                     // Readers match the same rules, and name the function in the same way.
-                    None => (Cow::Owned(place_name(&file, place.offset)), None),
+                    None => (Cow::Owned(place_name(&file, address)), None),
                 };
                 Named {
                     linkage: linkage.filter(|raw| *raw != full),
@@ -365,14 +368,15 @@ impl Selector for RuleSelector {
             path: &module.readable,
             build_id: Some(module.build_id.as_slice()).filter(|id| !id.is_empty()),
         };
-        let offsets: Vec<u64> = functions.iter().map(|(offset, _)| *offset).collect();
-        let symbols = self.symbolizer.load_for(&request, &offsets);
+        let addresses = functions.iter().map(|(offset, _)| RelativeAddress(*offset));
+        let symbols = self.symbolizer.load_for(&request, addresses);
         for (offset, reason) in functions {
-            let symbol = symbols.function(*offset);
+            let address = RelativeAddress(*offset);
+            let symbol = symbols.function(address);
             let linkage = symbol.as_ref().map(|symbol| symbol.raw_name.to_owned());
             let name = match symbol {
                 Some(symbol) => symbol.name.into_owned(),
-                None => place_name(&module.file_name(), *offset),
+                None => place_name(&module.file_name(), address),
             };
             let linkage = linkage.filter(|raw| *raw != name);
             self.unpatched.refuse(RefusedFunction {

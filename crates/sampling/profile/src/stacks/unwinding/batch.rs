@@ -5,7 +5,7 @@ use crate::loading::identify::SampledTask;
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::record::{Misc, RawRecord, RecordType, Sample};
 use dioptra_perfrecords::{ByteOrder, U64s};
-use dioptra_symbols::{StackEnd, UnwindCache, UnwindMachine, UserRegisters};
+use dioptra_symbols::{MemoryAddress, StackEnd, UnwindCache, UnwindMachine, UserRegisters};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -195,7 +195,7 @@ fn record(misc: Misc, body: &[u8]) -> RawRecord<'_> {
 pub(super) struct Work {
     cache: UnwindCache,
     /// The frames of the last stack, innermost first.
-    frames: Vec<u64>,
+    frames: Vec<MemoryAddress>,
 }
 
 enum Outcome {
@@ -227,7 +227,7 @@ fn find_callers(
 }
 
 /// Appends a chain: the kernel's part as recorded, then the program's callers.
-fn push_chain(chains: &mut Vec<u8>, recorded: Option<U64s<'_>>, frames: &[u64]) {
+fn push_chain(chains: &mut Vec<u8>, recorded: Option<U64s<'_>>, frames: &[MemoryAddress]) {
     let mut push = |address: u64| chains.extend_from_slice(&address.to_ne_bytes());
     let recorded = recorded.iter().flat_map(U64s::iter);
     for address in recorded.take_while(|address| *address != USER) {
@@ -236,7 +236,7 @@ fn push_chain(chains: &mut Vec<u8>, recorded: Option<U64s<'_>>, frames: &[u64]) 
     push(USER);
     for (index, address) in frames.iter().enumerate() {
         // A return address lies behind the call, perhaps in the next function. The chain needs the call itself.
-        let address = address.wrapping_sub(u64::from(index > 0));
+        let address = address.0.wrapping_sub(u64::from(index > 0));
         if address < FIRST_MARK {
             push(address);
         }

@@ -4,7 +4,8 @@ use crate::processes::address_space::{Mapping, Space};
 use crate::processes::modules::{ModuleId, Modules};
 use crate::stacks::frames::Frame;
 use dioptra_symbols::{
-    AddressSpace, ModuleRequest, Note, StackUnwinder, SymbolOptions, UnwindMachine, UnwindModule,
+    AddressSpace, FileMapping, FileOffset, MemoryAddress, ModuleRequest, Note, StackUnwinder,
+    SymbolOptions, UnwindMachine, UnwindModule,
 };
 use std::sync::Arc;
 
@@ -76,9 +77,13 @@ impl Memories {
         let space = self.machine.map(|machine| {
             let mut space = AddressSpace::new(machine);
             for mapping in &mappings {
-                let file_offset = mapping.start.wrapping_sub(mapping.bias);
                 let module = self.module(mapping.module, modules);
-                space.map_module(mapping.start..mapping.end, file_offset, module);
+                let mapping = FileMapping {
+                    start: MemoryAddress(mapping.start),
+                    end: MemoryAddress(mapping.end),
+                    file_offset: FileOffset(mapping.start.wrapping_sub(mapping.bias)),
+                };
+                space.map_module(mapping, module);
             }
             space
         });

@@ -2,7 +2,7 @@
 
 use super::{Candidate, FoundFunction, Search, request};
 use dioptra_profile::{FrameId, FunctionId, Names, Profile};
-use dioptra_symbols::{ModuleKind, Symbolizer};
+use dioptra_symbols::{ModuleKind, RelativeAddress, Symbolizer};
 use dioptra_tables::Facts;
 
 /// Returns what [`crate::annotate`] needs of the function with this number in `names`, whether they are demangled or not.
@@ -30,7 +30,8 @@ pub fn function_with_id(
         (ModuleKind::File | ModuleKind::Vdso | ModuleKind::Kernel, Some(address))
             if !named.is_nameless() =>
         {
-            let symbols = symbolizer.load_for(&request(module), &[address]);
+            let address = RelativeAddress(address);
+            let symbols = symbolizer.load_for(&request(module), [address]);
             let symbol = symbols.function(address);
             symbol.map(|symbol| symbol.raw_name.to_owned())
         }

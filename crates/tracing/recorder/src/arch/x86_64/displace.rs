@@ -1,5 +1,6 @@
 //! First instructions of functions, moved elsewhere so that a jump fits in their place.
 
+use super::instructions::is_nop;
 use super::thunk::distance;
 use crate::analysis::refusal::Refused;
 use iced_x86::{
@@ -360,16 +361,8 @@ pub fn padding(bytes: &[u8], most: u64) -> usize {
     let mut size = 0;
     while decoder.can_decode() {
         let instruction = decoder.decode();
-        let is_padding = matches!(
-            instruction.code(),
-            Code::Nopw
-                | Code::Nopd
-                | Code::Nopq
-                | Code::Nop_rm16
-                | Code::Nop_rm32
-                | Code::Nop_rm64
-                | Code::Int3
-        );
+        let code = instruction.code();
+        let is_padding = is_nop(code) || code == Code::Int3;
         if !is_padding {
             break;
         }

@@ -1,4 +1,4 @@
-//! Properties of overwritten instructions that matter to debuggers.
+//! Instructions that do nothing, and properties of overwritten instructions that matter to debuggers.
 
 use iced_x86::{Code, Decoder, DecoderOptions};
 
@@ -21,14 +21,17 @@ pub fn is_one_instruction(original: &[u8]) -> bool {
     first.is_invalid() || first.len() >= original.len()
 }
 
+/// Returns whether an instruction does nothing, and is meant to: a `nop` of any length, which reads no memory even if it
+/// names some.
+pub fn is_nop(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Nopw | Code::Nopd | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32 | Code::Nop_rm64
+    )
+}
+
 /// Returns whether these are instructions that do nothing.
 pub fn is_nothing(bytes: &[u8]) -> bool {
-    let is_nop = |code| {
-        matches!(
-            code,
-            Code::Nopd | Code::Nopw | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32
-        )
-    };
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     decoder.iter().all(|next| is_nop(next.code()))
 }
@@ -49,5 +52,26 @@ mod tests {
         // push rbp; mov rbp, rsp; push rbx.
         assert!(!is_whole(&[0x55, 0x48, 0x89, 0xe5, 0x53]));
         assert!(!is_whole(&[0x90, 0x90, 0x55, 0x90, 0x90]));
+    }
+
+    /// The forms of `nop` in the manuals of Intel and AMD, each with another instruction behind it.
+    #[test]
+    fn nops_of_any_length_do_nothing() {
+        let nops: [&[u8]; 7] = [
+            &[0x90],
+            &[0x66, 0x90],
+            &[0x48, 0x90],
+            &[0x0f, 0x1f, 0x00],
+            &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+            // nop qword ptr [rax], and the same of a register.
+            &[0x48, 0x0f, 0x1f, 0x00],
+            &[0x48, 0x0f, 0x1f, 0xc0],
+        ];
+        for nop in nops {
+            assert!(is_nothing(&[nop, &[0x90]].concat()), "{nop:x?}");
+            assert!(!is_nothing(&[nop, &[0x55]].concat()), "{nop:x?}");
+        }
+        // pause, and xchg r8d, eax, are not nops though their opcode is 0x90.
+        assert!(!is_nothing(&[0xf3, 0x90]) && !is_nothing(&[0x41, 0x90]));
     }
 }

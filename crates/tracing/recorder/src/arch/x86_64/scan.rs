@@ -7,6 +7,7 @@ use super::displace::{JUMP, padding, prologue};
 use super::flow::LazyFlow;
 use super::framed::looks_at_return_address;
 use super::imports::import_calls;
+use super::instructions::is_nop;
 use super::stubs::{ENDBR, called};
 use super::work::{Share, share_out};
 use crate::analysis::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
@@ -15,7 +16,7 @@ use crate::analysis::refusal::Refused;
 use crate::analysis::sanitizers;
 use crate::analysis::special::{is_silent, left_alone};
 use dioptra_tracelayout::message::Method;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::{HashMap, HashSet};
 
 /// The beginning of an XRay sled: `jmp` over nine bytes, which are a `nop`.
@@ -368,11 +369,7 @@ fn nops(code: &[u8]) -> Option<u64> {
     let mut size = 0;
     while decoder.can_decode() {
         let instruction = decoder.decode();
-        let is_nop = matches!(
-            instruction.code(),
-            Code::Nopw | Code::Nopd | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32 | Code::Nop_rm64
-        );
-        if !is_nop || size >= JUMP {
+        if !is_nop(instruction.code()) || size >= JUMP {
             break;
         }
         size += instruction.len();
