@@ -219,7 +219,9 @@ impl<'t> View<'t> {
         names: &FunctionNames<'t>,
         selection: &ViewSelection,
     ) -> Result<(), ViewError> {
-        self.warnings.extend(selection.rules.notes());
+        let useless = selection.rules.notes();
+        self.warnings
+            .extend(useless.iter().map(ToString::to_string));
         let trace = self.trace;
         let left_out = left_out(trace, selection);
         if selection.rules.is_empty() && left_out.is_empty() && !selection.off {
