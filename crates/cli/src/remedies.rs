@@ -83,9 +83,7 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     if let Some(error) = error.downcast_ref::<Unavailable>() {
         return match error {
-            Unavailable::NoTracefs => {
-                Some("as root: mount -t tracefs tracefs /sys/kernel/tracing")
-            }
+            Unavailable::NoTracefs => Some("as root: mount -t tracefs tracefs /sys/kernel/tracing"),
             Unavailable::TracefsDenied => Some("run as root"),
             Unavailable::UprobesDenied => Some("run as root, or `setcap cap_perfmon+ep` dioptra"),
             _ => None,

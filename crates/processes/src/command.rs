@@ -8,9 +8,8 @@ mod image;
 
 use image::Image;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -87,8 +86,8 @@ impl CommandStatus {
 pub struct HeldCommand {
     program: PathBuf,
     pid: libc::pid_t,
-    go: Option<File>,
-    failure: Option<File>,
+    go: Option<PipeWriter>,
+    failure: Option<PipeReader>,
     status: Option<CommandStatus>,
     usage: Option<libc::rusage>,
 }
@@ -131,8 +130,9 @@ impl HeldCommand {
             }
         };
         let image = Image::new(command, variables)?;
-        let (go_read, go_write) = pipe().map_err(system("pipe2"))?;
-        let (failure_read, failure_write) = pipe().map_err(system("pipe2"))?;
+        // Both are closed by exec.
+        let (go_read, go_write) = io::pipe().map_err(system("pipe2"))?;
+        let (failure_read, failure_write) = io::pipe().map_err(system("pipe2"))?;
         let child = Child {
             image,
             mask,
@@ -150,8 +150,8 @@ impl HeldCommand {
             pid => Ok(HeldCommand {
                 program,
                 pid,
-                go: Some(go_write.into()),
-                failure: Some(failure_read.into()),
+                go: Some(go_write),
+                failure: Some(failure_read),
                 status: None,
                 usage: None,
             }),
@@ -328,17 +328,6 @@ impl Child<'_> {
             libc::_exit(127)
         }
     }
-}
-
-/// A pipe whose ends are closed by exec.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: both were just opened and belong to nobody else.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 #[cfg(test)]

@@ -325,10 +325,14 @@ impl Machine {
 fn counted_with(recording: &PerfData, index: usize) -> Option<String> {
     let events = recording.events();
     let member = u32::try_from(index).ok()?;
-    let group = recording.features().group_descriptions.iter().find(|group| {
-        let behind_leader = group.leader.saturating_add(1);
-        (behind_leader..group.leader.saturating_add(group.members)).contains(&member)
-    })?;
+    let group = recording
+        .features()
+        .group_descriptions
+        .iter()
+        .find(|group| {
+            let behind_leader = group.leader.saturating_add(1);
+            (behind_leader..group.leader.saturating_add(group.members)).contains(&member)
+        })?;
     let leader = events.get(group.leader as usize)?;
     (!events.get(index)?.attr.samples()).then(|| leader.name.clone())
 }

@@ -107,7 +107,11 @@ fn a_report_of_metrics_without_their_events_is_refused() {
     let output = dioptra(&["report", "-i", file, "--metric", "ipc"]);
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
-    for part in ["--metric: ", file, "ipc has no value without cycles, instructions"] {
+    for part in [
+        "--metric: ",
+        file,
+        "ipc has no value without cycles, instructions",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert_eq!(error.lines().count(), 1, "{error}");

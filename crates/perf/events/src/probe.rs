@@ -137,6 +137,11 @@ mod tests {
         {
             assert!(!error.to_string().is_empty());
         }
-        assert!(found.tracepoints.err().is_none_or(|why| !why.to_string().is_empty()));
+        assert!(
+            found
+                .tracepoints
+                .err()
+                .is_none_or(|why| !why.to_string().is_empty())
+        );
     }
 }

@@ -484,10 +484,7 @@ mod tests {
         let none = event(event_type::HARDWARE, 99);
         assert!(refusal(&none, &mut own).is_some());
         if opens {
-            assert!(matches!(
-                own.try_group(&[&clock, &none]),
-                Trial::NotAtOnce
-            ));
+            assert!(matches!(own.try_group(&[&clock, &none]), Trial::NotAtOnce));
             assert!(own.try_group(&[&clock, &clock]).is_counted());
         }
     }

@@ -391,8 +391,7 @@ impl<'a> Recording<'a> {
 /// ends the events of such a program at its exec, unless whoever opened them may watch all programs.
 fn is_kept_from_users(pid: u32) -> bool {
     let folder = format!("/proc/{pid}");
-    // SAFETY: no arguments.
-    let own = unsafe { libc::geteuid() };
+    let own = rustix::process::geteuid().as_raw();
     let is_anothers = std::fs::metadata(&folder).is_ok_and(|found| found.uid() != own);
     let exe = std::fs::metadata(format!("{folder}/exe"));
     is_anothers || exe.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)

@@ -94,7 +94,9 @@ fn threads_that_constructors_have_started_run_on() {
                 "{method}, run {turn}; {notes:?}"
             );
             assert!(
-                !notes.iter().any(|note| note.to_string().contains("not traced")),
+                !notes
+                    .iter()
+                    .any(|note| note.to_string().contains("not traced")),
                 "{method}, run {turn}: {notes:?}"
             );
             if turn == 0 {
@@ -266,5 +268,8 @@ fn code_that_must_not_be_written_to_is_left_alone() {
         "{notes:?}"
     );
     let why = "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids (Permission denied";
-    assert!(notes.iter().any(|note| note.to_string().contains(why)), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.to_string().contains(why)),
+        "{notes:?}"
+    );
 }

@@ -13,7 +13,8 @@ use dioptra_perfevents::windows::{
     WindowError, WindowListener, WindowNote, WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
-    AttachNote, AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType, event_type,
+    AttachNote, AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType,
+    event_type,
 };
 use dioptra_recorder::counters::takes_a_counter;
 use dioptra_recorder::{

@@ -148,9 +148,9 @@ impl fmt::Display for Observation {
                 write!(f, "this kernel has no alternating periods: {because}")
             }
             Observation::NotClocks => f.write_str("only clocks can be twins"),
-            Observation::NotInherited => f.write_str(
-                "groups that are read in samples cannot be inherited before Linux 6.12",
-            ),
+            Observation::NotInherited => {
+                f.write_str("groups that are read in samples cannot be inherited before Linux 6.12")
+            }
             Observation::Pairs {
                 near,
                 distances,

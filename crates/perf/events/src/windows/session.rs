@@ -74,8 +74,7 @@ impl SessionSource {
         };
         let session = Session::new(session_spec)?.attach()?;
         let attached = &session.attach_summary().notes;
-        let mut notes: Vec<WindowNote> =
-            attached.iter().cloned().map(WindowNote::Attach).collect();
+        let mut notes: Vec<WindowNote> = attached.iter().cloned().map(WindowNote::Attach).collect();
         // A steady schedule that was asked for is not bounded.
         let bounded = kind == SourceKind::Steady && !spec.schedule.is_steady();
         if bounded {

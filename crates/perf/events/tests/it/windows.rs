@@ -298,7 +298,12 @@ fn no_kernel_alternates_unless_its_periods_do() {
             assert_eq!(kind, SourceKind::Kernel);
             assert!(why.to_string().contains("alternat"), "{why}");
         }
-        Ok(found) => assert!(found.findings.iter().any(|f| f.to_string().contains("alternate"))),
+        Ok(found) => assert!(
+            found
+                .findings
+                .iter()
+                .any(|f| f.to_string().contains("alternate"))
+        ),
         Err(error) => panic!("{error}"),
     }
 }

@@ -295,8 +295,20 @@ mod tests {
         execs.seen(d, 30, "e");
         let notes = execs.notes(0, Some(d));
         assert_eq!(notes.len(), 3, "{notes:?}");
-        assert!(notes[0].to_string().starts_with("1 process of /no/such/b ran"));
-        assert!(notes[1].to_string().starts_with("2 processes of c (whose path is not known) ran"));
-        assert!(notes[2].to_string().starts_with("1 process of e (whose path is not known) ran"));
+        assert!(
+            notes[0]
+                .to_string()
+                .starts_with("1 process of /no/such/b ran")
+        );
+        assert!(
+            notes[1]
+                .to_string()
+                .starts_with("2 processes of c (whose path is not known) ran")
+        );
+        assert!(
+            notes[2]
+                .to_string()
+                .starts_with("1 process of e (whose path is not known) ran")
+        );
     }
 }

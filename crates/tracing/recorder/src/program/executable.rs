@@ -4,7 +4,8 @@ use dioptra_processes::command::{CommandError, CommandStatus};
 use object::elf::{ELFMAG, FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
-use std::ffi::{CString, OsStr, OsString};
+use rustix::fs::{Access, access};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -68,11 +69,7 @@ fn in_path(word: &OsStr) -> Vec<PathBuf> {
 
 /// Returns whether a path is that of a file that this process may execute.
 fn is_executable(path: &Path) -> bool {
-    path.is_file()
-        && CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
-            // SAFETY: the string outlives the call, which writes nothing.
-            unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
-        })
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
 /// Checks a file as far as possible before it is executed. Formats that the kernel may know (`binfmt_misc`) pass.

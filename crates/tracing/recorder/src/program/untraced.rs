@@ -4,7 +4,9 @@ use crate::analysis::partial_file::Glance;
 use object::elf::{ELFCLASS32, ELFMAG, EM_AARCH64, EM_X86_64, FileHeader64, Machine, PT_INTERP};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ReadRef};
-use std::ffi::{CString, OsStr};
+use rustix::fs::getxattr_query;
+use rustix::process::{getegid, geteuid};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -81,15 +83,14 @@ pub fn why(program: &OsStr) -> UntracedReason {
 fn reason(path: &Path, depth: u32) -> Option<UntracedReason> {
     let file = File::open(path).ok();
     let metadata = std::fs::metadata(path).ok()?;
-    // SAFETY: the calls have no arguments and can't fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (user, group) = (geteuid(), getegid());
     let mode = metadata.mode();
-    let changes_user = mode & libc::S_ISUID != 0 && metadata.uid() != user;
-    let changes_group = mode & libc::S_ISGID != 0 && metadata.gid() != group;
+    let changes_user = mode & libc::S_ISUID != 0 && metadata.uid() != user.as_raw();
+    let changes_group = mode & libc::S_ISGID != 0 && metadata.gid() != group.as_raw();
     if changes_user || changes_group {
         return Some(UntracedReason::SetUser);
     }
-    if user != 0 && has_capabilities(path) {
+    if !user.is_root() && has_capabilities(path) {
         return Some(UntracedReason::Capabilities);
     }
     let file = file?;
@@ -132,12 +133,7 @@ fn reason(path: &Path, depth: u32) -> Option<UntracedReason> {
 
 /// Returns whether a program's file has capabilities (`capabilities(7)`).
 fn has_capabilities(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let name = c"security.capability";
-    // SAFETY: both strings outlive the call, which only asks for a size.
-    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+    getxattr_query(path, c"security.capability").is_ok_and(|size| size > 0)
 }
 
 /// Returns whether a file is an ELF file of the 32-bit class.

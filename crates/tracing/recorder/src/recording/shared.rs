@@ -8,6 +8,7 @@ use crate::collecting::counters::Counters;
 use crate::program::execs::Execs;
 use crate::serving::loaded::LoadedModules;
 use dioptra_tracedata::{ClockPair, JournalEntry, TraceWriteError, TraceWriter};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -117,11 +118,6 @@ pub fn cpus() -> usize {
 
 /// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the structure outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

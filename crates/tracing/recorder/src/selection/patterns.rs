@@ -310,8 +310,7 @@ impl Unpatched {
             {
                 continue;
             }
-            let functions =
-                wanted.map_or_else(Vec::new, |wanted| self.refused(patterns, wanted));
+            let functions = wanted.map_or_else(Vec::new, |wanted| self.refused(patterns, wanted));
             told.push(match functions.is_empty() {
                 true => SelectionWarning::Rule(warning),
                 false => SelectionWarning::OnlyRefused { rule, functions },
@@ -321,11 +320,7 @@ impl Unpatched {
     }
 
     /// Returns the first functions that a pattern matches and that can't be patched, with their reasons.
-    fn refused(
-        &self,
-        patterns: &PatchPatterns,
-        wanted: &PatchPattern,
-    ) -> Vec<UnpatchedFunction> {
+    fn refused(&self, patterns: &PatchPatterns, wanted: &PatchPattern) -> Vec<UnpatchedFunction> {
         const MOST: usize = 5;
         let mut alone = PatchPatterns::new(patterns.style);
         if alone.patch(&wanted.text).is_err() {

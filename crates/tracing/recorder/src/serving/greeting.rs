@@ -8,6 +8,7 @@ use crate::recording::notes::TraceNote;
 use dioptra_processes::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Hello, Reason};
+use rustix::process::geteuid;
 use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -136,9 +137,8 @@ impl Peer {
     }
 
     fn is_ours(&self) -> bool {
-        // SAFETY: the call has no arguments and can't fail.
-        let us = unsafe { libc::geteuid() };
-        self.user == us || us == 0
+        let us = geteuid();
+        self.user == us.as_raw() || us.is_root()
     }
 
     /// Reads the first message.
@@ -241,7 +241,13 @@ mod tests {
         };
         let nothing = said(b"").0.unwrap_err().to_string();
         assert!(nothing.ends_with("having said nothing: it was refused, and is not traced"));
-        assert!(said(b"hi").0.unwrap_err().to_string().contains("said too little"));
+        assert!(
+            said(b"hi")
+                .0
+                .unwrap_err()
+                .to_string()
+                .contains("said too little")
+        );
         let garbage = said(&[0xa5; 300]).0.unwrap_err().to_string();
         assert!(
             garbage.contains("said what no traced program says"),
