@@ -4,11 +4,12 @@
 
 use dioptra_perfdata::OpenError as PerfDataError;
 use dioptra_perfevents::{
-    AttachError, EventSyntaxError, NoInheritance, OpenError, Refusal, SyntaxCause,
+    AttachError, EventSyntaxError, NoInheritance, OpenError, Refusal, SyntaxCause, Unavailable,
 };
 use dioptra_recorder::RecordError;
 use dioptra_report::FindError;
 use dioptra_tables::{Facts, Remedy};
+use dioptra_trace_recorder::{SelectionWarning, TraceNote};
 use dioptra_tracedata::TraceOpenError;
 use dioptra_windows::record::WindowRecordError;
 use std::error::Error;
@@ -80,6 +81,14 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<EventSyntaxError>() {
         return (error.cause == SyntaxCause::Unknown).then_some("see `dioptra list events`");
     }
+    if let Some(error) = error.downcast_ref::<Unavailable>() {
+        return match error {
+            Unavailable::NoTracefs => Some("as root: mount -t tracefs tracefs /sys/kernel/tracing"),
+            Unavailable::TracefsDenied => Some("run as root"),
+            Unavailable::UprobesDenied => Some("run as root, or `setcap cap_perfmon+ep` dioptra"),
+            _ => None,
+        };
+    }
     error.downcast_ref().and_then(of_refusal)
 }
 
@@ -92,6 +101,22 @@ fn of_refusal(error: &OpenError) -> Option<&'static str> {
         }
         Refusal::NoBranchStacks => Some("use --call-graph fp or --call-graph dwarf"),
         _ => None,
+    }
+}
+
+/// Returns the text of a note of a trace, with its remedy if there is one.
+pub fn of_trace_note(note: &TraceNote) -> String {
+    match note {
+        TraceNote::EndedBySeccomp => format!("{note}; leave out functions with -U"),
+        _ => note.to_string(),
+    }
+}
+
+/// Returns the text of a warning about the choice of functions, with the flag that means the same.
+pub fn of_selection(warning: &SelectionWarning) -> String {
+    match warning {
+        SelectionWarning::NotInstrumented { .. } => format!("{warning}, as with -P ."),
+        _ => warning.to_string(),
     }
 }
 

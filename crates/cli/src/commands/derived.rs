@@ -118,46 +118,62 @@ impl Chosen {
     /// # Errors
     /// A profile has none of the events: every column would be empty.
     pub fn check_events(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
-        if self.sets.is_empty() {
+        match loaded.iter().find_map(|loaded| self.lacks_events(loaded)) {
+            Some(lack) => bail!(lack),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a sum of profiles has the events of at least one of the columns. A set that was named as a whole may
+    /// have none: a table shows the columns that there are.
+    ///
+    /// # Errors
+    /// No profile has the events: every column would be empty.
+    pub fn check_events_of_sum(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
+        if self.sets.iter().any(|(_, named)| named.is_empty()) {
             return Ok(());
         }
-        for loaded in loaded {
-            let all = loaded.profile.events();
-            let of_windows = all.iter().any(|event| event.is_set_aside());
-            let events: Vec<RecordedEvent> = all
-                .iter()
-                .filter(|event| !event.is_dummy() && event.is_set_aside() == of_windows)
-                .map(|event| RecordedEvent::named(event.name()))
-                .collect();
-            let mut wanted: Vec<&str> = Vec::new();
-            let mut missing: Vec<String> = Vec::new();
-            let mut any = false;
-            for (chosen, named) in &self.sets {
-                let bound = chosen.set.bind(&events, &self.environment);
-                for column in &chosen.columns {
-                    let of = &bound.columns()[*column].missing;
-                    any |= of.is_empty();
-                    if !named.is_empty() && !named.contains(column) {
-                        continue;
-                    }
-                    wanted.push(&chosen.set.columns()[*column].name);
-                    missing.extend(of.iter().cloned());
-                }
-            }
-            if any {
-                continue;
-            }
-            missing.sort_unstable();
-            missing.dedup();
-            bail!(no_events(
-                loaded,
-                &wanted,
-                &missing,
-                &self.values_of(&events),
-                &events
-            ));
+        let lacks: Option<Vec<String>> = loaded.iter().map(|one| self.lacks_events(one)).collect();
+        match lacks.and_then(|lacks| lacks.into_iter().next()) {
+            Some(lack) => bail!(lack),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Returns the error for a profile that has the events of none of the columns; `None` if it has some.
+    fn lacks_events(&self, loaded: &Loaded) -> Option<String> {
+        if self.sets.is_empty() {
+            return None;
+        }
+        let all = loaded.profile.events();
+        let of_windows = all.iter().any(|event| event.is_set_aside());
+        let events: Vec<RecordedEvent> = all
+            .iter()
+            .filter(|event| !event.is_dummy() && event.is_set_aside() == of_windows)
+            .map(|event| RecordedEvent::named(event.name()))
+            .collect();
+        let mut wanted: Vec<&str> = Vec::new();
+        let mut missing: Vec<String> = Vec::new();
+        let mut any = false;
+        for (chosen, named) in &self.sets {
+            let bound = chosen.set.bind(&events, &self.environment);
+            for column in &chosen.columns {
+                let of = &bound.columns()[*column].missing;
+                any |= of.is_empty();
+                if !named.is_empty() && !named.contains(column) {
+                    continue;
+                }
+                wanted.push(&chosen.set.columns()[*column].name);
+                missing.extend(of.iter().cloned());
+            }
+        }
+        if any {
+            return None;
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        let known = self.values_of(&events);
+        Some(no_events(loaded, &wanted, &missing, &known, &events))
     }
 
     /// Returns the generic metrics that these events make.

@@ -155,6 +155,8 @@ struct Event {
     attr_size: u32,
     ids: Vec<u64>,
     samples: u64,
+    /// The name of the leader whose samples hold the event's counts; `None` for an event that takes samples itself.
+    counted_with: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -240,7 +242,10 @@ impl Info {
             machine: Machine::of(features),
             command_line: features.command_line.clone(),
             events: events
-                .map(|(event, samples)| Event::of(event, *samples))
+                .enumerate()
+                .map(|(index, (event, samples))| {
+                    Event::of(event, *samples, counted_with(recording, index))
+                })
                 .collect(),
             windows: windows.map(|windows| Windows::of(windows, recording)),
             features: sections
@@ -316,8 +321,24 @@ impl Machine {
     }
 }
 
+/// Returns the name of the leader of an event's group, if the event takes no samples itself.
+fn counted_with(recording: &PerfData, index: usize) -> Option<String> {
+    let events = recording.events();
+    let member = u32::try_from(index).ok()?;
+    let group = recording
+        .features()
+        .group_descriptions
+        .iter()
+        .find(|group| {
+            let behind_leader = group.leader.saturating_add(1);
+            (behind_leader..group.leader.saturating_add(group.members)).contains(&member)
+        })?;
+    let leader = events.get(group.leader as usize)?;
+    (!events.get(index)?.attr.samples()).then(|| leader.name.clone())
+}
+
 impl Event {
-    fn of(event: &EventDescription, samples: u64) -> Self {
+    fn of(event: &EventDescription, samples: u64, counted_with: Option<String>) -> Self {
         let attr = &event.attr;
         let by_frequency = attr.flags.contains(AttrFlags::FREQ);
         let value = Some(attr.sample_period);
@@ -348,6 +369,7 @@ impl Event {
             attr_size: attr.size,
             ids: event.ids.clone(),
             samples,
+            counted_with,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::formats::TableFormat;
 use crate::metric_sets::MetricSets;
 use crate::output::say;
+use crate::remedies::with_remedy;
 use crate::screen::{Spelling, stdout};
 use clap::Subcommand;
 use dioptra_perfevents::{EventKind, ListedEvent, list_events};
@@ -148,7 +149,7 @@ fn table(events: &[ListedEvent], format: TableFormat) -> anyhow::Result<Table> {
         columns.push(name("refusal", "what it lacks"));
     }
     let mut table = Table::new(columns);
-    let mut refusals: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     for event in events {
         let mut cells = vec![
             Cell::name(event.name.as_str()),
@@ -157,12 +158,13 @@ fn table(events: &[ListedEvent], format: TableFormat) -> anyhow::Result<Table> {
             Cell::name(event.aliases.join(" ")),
             Cell::name(event.description.as_str()),
         ];
-        let refusal = event.works.as_ref().err().map(String::as_str);
+        let refusal = event.works.as_ref().err();
+        let refusal = refusal.map(|refusal| with_remedy(refusal));
+        if refusal_is_shown {
+            cells.push(Cell::name(refusal.clone().unwrap_or_default()));
+        }
         if let Some(refusal) = refusal {
             *refusals.entry(refusal).or_default() += 1;
-        }
-        if refusal_is_shown {
-            cells.push(Cell::name(refusal.unwrap_or_default()));
         }
         table.push(None, cells)?;
     }

@@ -220,6 +220,7 @@ impl Options {
         let shown = |number| self.columns.contains(&number);
         let events = self.selection.events(loaded)?;
         let metrics = self.derived.choose(loaded, self.rows.few)?;
+        metrics.check_events_of_sum(loaded).context("--metric")?;
         let columns = metrics.columns();
         let mut table = report(
             &inputs,

@@ -66,11 +66,11 @@ fn faults_in_the_time_they_took() {
 fn what_was_not_recorded_is_named_and_no_zero() {
     let shares = or_skip!(programs::c("shares", &[]));
     let recorded = or_skip!(record(
-        &["-e", "cpu-clock"],
+        &["-e", "cpu-clock", "-e", "page-faults"],
         &[shares.as_os_str(), "50".as_ref()]
     ));
     let file = recorded.file.to_str().expect("a path");
-    let one = report(&recorded.file, &["--metric", "ipc"]);
+    let one = report(&recorded.file, &["--metric", "ipc,faults_per_ms"]);
     for row in &one.rows {
         assert_eq!(row.cells["ipc"], Value::Null);
         assert_eq!(row.notes["ipc"], "missing: cycles, instructions");
@@ -80,7 +80,7 @@ fn what_was_not_recorded_is_named_and_no_zero() {
         fact["value"]["ipc"],
         serde_json::json!(["cycles", "instructions"])
     );
-    let shown_text = shown(&["report", "-i", file, "--metric", "ipc"]);
+    let shown_text = shown(&["report", "-i", file, "--metric", "ipc,faults_per_ms"]);
     assert!(shown_text.contains("no cycles +1"), "{shown_text}");
     // A whole set shows only the columns that have values.
     let all = report(&recorded.file, &["--metric", "generic"]);
@@ -93,6 +93,32 @@ fn what_was_not_recorded_is_named_and_no_zero() {
     let output = dioptra(&["report", "-i", file, "--metric", "no-such-metric"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no-such-metric"));
+}
+
+/// Where no metric that was named can have a value, one line says which events are missing.
+#[test]
+fn a_report_of_metrics_without_their_events_is_refused() {
+    let shares = or_skip!(programs::c("shares", &[]));
+    let recorded = or_skip!(record(
+        &["-e", "cpu-clock"],
+        &[shares.as_os_str(), "50".as_ref()]
+    ));
+    let file = recorded.file.to_str().expect("a path");
+    let output = dioptra(&["report", "-i", file, "--metric", "ipc"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    for part in [
+        "--metric: ",
+        file,
+        "ipc has no value without cycles, instructions",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(output.stdout.is_empty());
+    // A set that is named as a whole leaves out what it cannot tell.
+    let all = report(&recorded.file, &["--metric", "generic"]);
+    assert!(all.facts["missing_inputs"]["value"]["ipc"].is_array());
 }
 
 #[test]

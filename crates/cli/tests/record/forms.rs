@@ -192,3 +192,36 @@ fn serial_groups_of_several_processes_count_what_each_did() {
         assert!(weight.abs_diff(pages) <= 40, "{function}: {weight}");
     }
 }
+
+/// The members of a group take no samples. Neither the summary nor `info` calls that a lack of samples.
+#[test]
+fn members_of_a_group_are_counted_with_their_leader() {
+    or_skip!(programs::need_sampling());
+    let recording = Recording::new();
+    let output = recording.record([
+        "--no-inherit",
+        "-e",
+        "{page-faults:u,task-clock:u}:S",
+        "-c",
+        "1",
+        "true",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let member = "task-clock:u:S counted with page-faults:u:S)";
+    assert!(said.contains(member), "{said}");
+    let info = |format: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+            .args(["info", "--format", format, "-i"])
+            .arg(recording.path())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&info("json")).unwrap();
+    let counted_with = |event: usize| &json["events"][event]["counted_with"];
+    assert!(counted_with(0).is_null(), "{json}");
+    assert_eq!(counted_with(1), "page-faults:u:S", "{json}");
+    let text = info("text");
+    let member = "task-clock:u:S: counted with its leader, page-faults:u:S\n";
+    assert!(text.contains(member), "{text}");
+}

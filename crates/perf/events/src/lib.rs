@@ -62,7 +62,7 @@ pub use errors::{AttachError, EventError, NoInheritance, OpenError, Refusal, Run
 pub use event::{Count, Event, EventTarget, OpenRequest};
 pub use features::Features;
 pub use listener::{OnSample, RecordListener, on_sample};
-pub use names::{EventKind, ListedEvent, list_events};
+pub use names::{EventKind, ListedEvent, Unavailable, list_events};
 pub use notes::{AttachNote, CpuChange};
 pub use probe::{Capabilities, Tried};
 pub use ring::{Drained, Ring};

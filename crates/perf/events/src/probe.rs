@@ -4,7 +4,7 @@ use crate::cpus::CpuSet;
 use crate::errors::{OpenError, Refusal};
 use crate::event::{EventTarget, OpenRequest};
 use crate::names::pmu::PmuDirectory;
-use crate::names::{software, tracepoint};
+use crate::names::{Unavailable, software, tracepoint};
 use crate::{Attr, AttrFlags, SampleType, event_type};
 
 /// The outcome of a trial.
@@ -33,10 +33,10 @@ pub struct Capabilities {
     pub branches: Tried,
     /// Context switch records.
     pub switches: Tried,
-    /// Tracepoints that fire in the kernel, such as `sched:sched_switch`; otherwise the reason with its remedy.
-    pub tracepoints: Result<(), String>,
-    /// Uprobes; otherwise the reason with its remedy.
-    pub uprobes: Result<(), String>,
+    /// Tracepoints that fire in the kernel, such as `sched:sched_switch`.
+    pub tracepoints: Result<(), Unavailable>,
+    /// Uprobes.
+    pub uprobes: Result<(), Unavailable>,
 }
 
 impl Capabilities {
@@ -93,28 +93,17 @@ fn tried(name: &str, attr: &Attr, target: EventTarget) -> Tried {
         .map(drop)
 }
 
-fn tracepoints() -> Result<(), String> {
-    let config = match tracepoint::config("sched", "sched_switch") {
-        Ok(config) => config,
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return Err("only root may read tracefs; run as root".to_owned());
-        }
-        Err(_) => {
-            return Err(
-                "tracefs is not mounted; as root: mount -t tracefs tracefs /sys/kernel/tracing"
-                    .to_owned(),
-            );
-        }
-    };
+fn tracepoints() -> Result<(), Unavailable> {
+    let config = tracepoint::config("sched", "sched_switch")
+        .map_err(|error| Unavailable::of_tracefs(&error))?;
     let mut attr = sampling(event_type::TRACEPOINT, config);
     attr.sample_type |= SampleType::RAW;
-    tried("sched:sched_switch", &attr, EventTarget::CALLER)
-        .map_err(|error| error.refusal.to_string())
+    Ok(tried("sched:sched_switch", &attr, EventTarget::CALLER)?)
 }
 
-fn uprobes() -> Result<(), String> {
+fn uprobes() -> Result<(), Unavailable> {
     let Some(kind) = PmuDirectory::default().kind("uprobe") else {
-        return Err("this kernel has no uprobes; CONFIG_UPROBE_EVENTS is needed".to_owned());
+        return Err(Unavailable::NoUprobes);
     };
     // Without a file the kernel refuses: for lack of rights first, and for the lack of a file after that.
     let attr = sampling(kind, 0);
@@ -125,7 +114,7 @@ fn uprobes() -> Result<(), String> {
                 Refusal::Permission { .. } | Refusal::NotSupported
             ) =>
         {
-            Err("needs root or CAP_PERFMON (setcap cap_perfmon+ep)".to_owned())
+            Err(Unavailable::UprobesDenied)
         }
         _ => Ok(()),
     }
@@ -148,6 +137,11 @@ mod tests {
         {
             assert!(!error.to_string().is_empty());
         }
-        assert!(found.tracepoints.err().is_none_or(|why| !why.is_empty()));
+        assert!(
+            found
+                .tracepoints
+                .err()
+                .is_none_or(|why| !why.to_string().is_empty())
+        );
     }
 }

@@ -6,10 +6,11 @@
 
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::{
-    Attr, AttrFlags, Event, EventGroup, EventSpec, EventTarget, Features, OpenRequest, ReadFormat,
-    Refusal, SampleType, event_type,
+    Attr, AttrFlags, Event, EventError, EventGroup, EventSpec, EventTarget, Features, OpenRequest,
+    ReadFormat, Refusal, SampleType, event_type,
 };
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// The time that a group may take until it has counted. Other users of the counters have their turn meanwhile.
 const PATIENCE: Duration = Duration::from_millis(30);
@@ -28,14 +29,38 @@ const GENERAL_EVENTS: [u64; 2] = [4, 2];
 const OTHERS_TRIED: usize = 3;
 
 /// The result of trying to count events as one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Trial {
     /// The events were counted.
     Counted,
     /// The events cannot be counted at once; a single event's counter was in use all the time.
     NotAtOnce,
-    /// A single event cannot be counted, for this reason (with its remedy).
-    Refused(String),
+    /// A single event cannot be counted, for this reason.
+    Refused(Uncountable),
+}
+
+impl Trial {
+    /// Returns whether the events were counted.
+    pub fn is_counted(&self) -> bool {
+        matches!(self, Trial::Counted)
+    }
+}
+
+/// The reason why an event cannot be counted.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Uncountable {
+    /// The kernel refused to open the event.
+    #[error(transparent)]
+    Open(#[from] Refusal),
+    /// The event opened, and could not be enabled or read.
+    #[error(transparent)]
+    Control(#[from] EventError),
+    /// The counter of the event was in use all the time.
+    #[error(
+        "no counter was free for it: another profiler or the watchdog (kernel.nmi_watchdog) has them"
+    )]
+    NoFreeCounter,
 }
 
 /// Counters that can be tried.
@@ -66,7 +91,7 @@ impl MachineCounters {
     }
 
     /// Opens an event as a session would: without the kernel's part, or with less precision, where it must.
-    fn open(&self, spec: &EventSpec, leader: Option<&Event>) -> Result<Event, String> {
+    fn open(&self, spec: &EventSpec, leader: Option<&Event>) -> Result<Event, Refusal> {
         let mut attr = Attr {
             read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
             sample_type: SampleType::IP,
@@ -95,7 +120,7 @@ impl MachineCounters {
                     ..
                 } if !attr.flags.contains(AttrFlags::EXCLUDE_USER) => {
                     if happens_in_the_kernel_only(&attr) {
-                        return Err(refusal.to_string());
+                        return Err(refusal);
                     }
                     attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
                 }
@@ -107,7 +132,7 @@ impl MachineCounters {
                 {
                     attr.set_precise_ip(attr.precise_ip() - 1);
                 }
-                refusal => return Err(refusal.to_string()),
+                refusal => return Err(refusal),
             }
         }
     }
@@ -119,7 +144,7 @@ impl Counters for MachineCounters {
         for spec in events {
             match self.open(spec, open.first()) {
                 Ok(event) => open.push(event),
-                Err(reason) if events.len() == 1 => return Trial::Refused(reason),
+                Err(refusal) if events.len() == 1 => return Trial::Refused(refusal.into()),
                 Err(_) => return Trial::NotAtOnce,
             }
         }
@@ -142,7 +167,7 @@ impl Counters for MachineCounters {
         match ran {
             Ok(true) => Trial::Counted,
             Ok(false) => Trial::NotAtOnce,
-            Err(error) if events.len() == 1 => Trial::Refused(error.to_string()),
+            Err(error) if events.len() == 1 => Trial::Refused(error.into()),
             Err(_) => Trial::NotAtOnce,
         }
     }
@@ -167,13 +192,11 @@ fn happens_in_the_kernel_only(attr: &Attr) -> bool {
 }
 
 /// Returns why an event cannot be counted; `None` if it can.
-pub fn refusal(event: &EventSpec, counters: &mut dyn Counters) -> Option<String> {
+pub fn refusal(event: &EventSpec, counters: &mut dyn Counters) -> Option<Uncountable> {
     match counters.try_group(&[event]) {
         Trial::Counted => None,
         Trial::Refused(reason) => Some(reason),
-        Trial::NotAtOnce => Some(
-            "no counter was free for it: another profiler or the watchdog (kernel.nmi_watchdog) has them".to_owned(),
-        ),
+        Trial::NotAtOnce => Some(Uncountable::NoFreeCounter),
     }
 }
 
@@ -194,7 +217,7 @@ pub fn general_counters(others: &[&EventSpec], counters: &mut dyn Counters) -> O
         .iter()
         .chain(others.iter().copied().take(OTHERS_TRIED))
     {
-        let at_once = |n: &usize| counters.try_group(&vec![event; *n]) == Trial::Counted;
+        let at_once = |n: &usize| counters.try_group(&vec![event; *n]).is_counted();
         most = most.max((1..=MOST_COUNTERS).take_while(at_once).count());
     }
     (most > 0).then_some(most)
@@ -254,7 +277,7 @@ pub fn schedulable(
 fn can_count(events: &[EventSpec], group: &[usize], counters: &mut dyn Counters) -> bool {
     let group: Vec<&EventSpec> = group.iter().map(|&event| &events[event]).collect();
     // A single event was tried before.
-    group.len() < 2 || counters.try_group(&group) == Trial::Counted
+    group.len() < 2 || counters.try_group(&group).is_counted()
 }
 
 /// The need of groups to take turns on the counters.
@@ -336,7 +359,7 @@ mod tests {
                 .map(|event| event.attr.config)
                 .collect();
             if counted.iter().any(|config| self.unknown.contains(config)) {
-                return Trial::Refused("unknown".into());
+                return Trial::Refused(Refusal::NotSupported.into());
             }
             let picky = counted.iter().filter(|config| self.picky.contains(config));
             if counted.len() > self.counters || picky.count() > 1 {
@@ -456,13 +479,13 @@ mod tests {
         let opens = OpenRequest::with_attr("task-clock", attr, EventTarget::CALLER)
             .open()
             .is_ok();
-        assert_eq!(alone == Trial::Counted, opens, "{alone:?}");
+        assert_eq!(alone.is_counted(), opens, "{alone:?}");
         // No machine has this event.
         let none = event(event_type::HARDWARE, 99);
         assert!(refusal(&none, &mut own).is_some());
         if opens {
-            assert_eq!(own.try_group(&[&clock, &none]), Trial::NotAtOnce);
-            assert_eq!(own.try_group(&[&clock, &clock]), Trial::Counted);
+            assert!(matches!(own.try_group(&[&clock, &none]), Trial::NotAtOnce));
+            assert!(own.try_group(&[&clock, &clock]).is_counted());
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use dioptra_perfdata::{Feature, GroupDescription, WriteError};
 use dioptra_perfevents::record::RawRecord;
-use dioptra_perfevents::{AttachedEvent, EventGroup, EventSummary, SampleType, SessionSpec};
+use dioptra_perfevents::{
+    AttachNote, AttachedEvent, EventGroup, EventSummary, SampleType, SessionSpec,
+};
 use std::error::Error;
 use std::io;
 use std::path::Path;
@@ -87,7 +89,7 @@ pub struct ExtensionTarget<'a> {
     /// The file's events so far.
     pub events: &'a [AttachedEvent],
     /// The diagnostics of the session's events.
-    pub diagnostics: &'a [String],
+    pub diagnostics: &'a [AttachNote],
 }
 
 /// The facts that are known at a recording's end.

@@ -6,6 +6,7 @@ use crate::spec::RecordSpec;
 use crate::tracing_data;
 use dioptra_perfdata::{BuildId, ClockData, FeaturesToWrite, GroupDescription, PmuMapping};
 use dioptra_perfevents::{AttachedEvent, SampleType, event_type};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -27,7 +28,7 @@ pub(crate) struct Clocks {
 impl Clocks {
     pub fn now() -> Clocks {
         Clocks {
-            wall: time_of(libc::CLOCK_REALTIME),
+            wall: time_of(ClockId::Realtime),
             monotonic: monotonic_time(),
         }
     }
@@ -35,16 +36,11 @@ impl Clocks {
 
 /// Returns the time of the events' clock in nanoseconds.
 pub(crate) fn monotonic_time() -> u64 {
-    time_of(libc::CLOCK_MONOTONIC)
+    time_of(ClockId::Monotonic)
 }
 
-fn time_of(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes into a live local; both clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+fn time_of(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     let seconds = Duration::from_secs(time.tv_sec.unsigned_abs());
     u64::try_from(seconds.as_nanos())
         .unwrap_or(u64::MAX)

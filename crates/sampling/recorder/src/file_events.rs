@@ -9,6 +9,24 @@ pub(crate) fn is_counting(spec: &RecordSpec, event: &AttachedEvent) -> bool {
     event.spec.is_some_and(|index| index >= sampling)
 }
 
+/// Returns the leader of an event's group, if the event takes no samples itself: the leader's samples hold its counts.
+pub(crate) fn counted_with<'e>(
+    spec: &RecordSpec,
+    events: &'e [AttachedEvent],
+    event: &AttachedEvent,
+) -> Option<&'e AttachedEvent> {
+    let index = event.spec.filter(|_| !event.attr.samples())?;
+    let mut first = 0;
+    for group in &spec.groups {
+        let end = first + group.events.len();
+        if (first + 1..end).contains(&index) {
+            return events.iter().find(|event| event.spec == Some(first));
+        }
+        first = end;
+    }
+    None
+}
+
 /// Returns the session's events that the file has.
 pub(crate) fn recorded(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<AttachedEvent> {
     let has = |event: &&AttachedEvent| !is_counting(spec, event);

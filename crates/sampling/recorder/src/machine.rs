@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, OsString};
 use std::fs;
-use std::mem::MaybeUninit;
 
 /// The machine and its kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,15 +27,15 @@ pub struct Machine {
 impl Machine {
     /// Reads the facts of the running machine.
     pub fn running() -> Machine {
-        let names = uname();
+        let names = rustix::system::uname();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| cpuinfo_field(&cpuinfo, name).map(str::to_owned);
         let midr = fs::read_to_string("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         Machine {
-            hostname: text(&names.nodename),
-            os_release: text(&names.release),
-            architecture: text(&names.machine),
+            hostname: text(names.nodename()),
+            os_release: text(names.release()),
+            architecture: text(names.machine()),
             cpus_online: count(libc::_SC_NPROCESSORS_ONLN),
             cpus_available: count(libc::_SC_NPROCESSORS_CONF),
             cpu_description: field("model name").or_else(|| field("Processor")),
@@ -57,21 +56,8 @@ pub fn command_line() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
-fn uname() -> libc::utsname {
-    let mut names = MaybeUninit::zeroed();
-    // SAFETY: uname fills the structure, which as zeroed bytes is valid before; it fails only for a bad address.
-    unsafe {
-        libc::uname(names.as_mut_ptr());
-        names.assume_init()
-    }
-}
-
-fn text(field: &[libc::c_char]) -> String {
-    // c_char is signed on x86-64 and unsigned on arm64.
-    let bytes: Vec<u8> = field.iter().flat_map(|byte| byte.to_ne_bytes()).collect();
-    CStr::from_bytes_until_nul(&bytes)
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+fn text(field: &CStr) -> String {
+    field.to_string_lossy().into_owned()
 }
 
 fn count(which: libc::c_int) -> u32 {

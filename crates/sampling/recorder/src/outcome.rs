@@ -25,6 +25,8 @@ pub struct EventOutcome {
     pub name: String,
     /// The number of samples in the file.
     pub samples: u64,
+    /// The name of its group's leader, whose samples hold its counts; `None` for an event that takes samples itself.
+    pub counted_with: Option<String>,
     /// The number of its records that the kernel could not store; `None` where the kernel (before 6.0) does not count
     /// by event.
     pub lost: Option<u64>,

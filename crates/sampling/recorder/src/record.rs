@@ -169,9 +169,8 @@ impl<'a> Recording<'a> {
         let before = Instant::now();
         let session = session.attach()?;
         let attached = session.attach_summary().clone();
-        let notes: Vec<String> = attached.notes.iter().map(ToString::to_string).collect();
-        for note in &notes {
-            observer.note(note);
+        for note in &attached.notes {
+            observer.note(&note.to_string());
         }
         for thread in &attached.failed {
             observer.note(&format!(
@@ -188,7 +187,7 @@ impl<'a> Recording<'a> {
                 samples: spec.samples.of_group_reads(),
                 file: (!spec.to_stdout()).then_some(spec.output.as_path()),
                 events: &recorded,
-                diagnostics: &notes,
+                diagnostics: &attached.notes,
             };
             extension.attach(&target).map_err(RecordError::Extension)?;
             recorded.extend_from_slice(extension.events());
@@ -237,7 +236,7 @@ impl<'a> Recording<'a> {
             ids_known: session.new_ids_since(0).len(),
             session,
             sink: Sink::new(writer, modules, extension, Arc::clone(&watchdog.progress)),
-            notes_told: notes.len(),
+            notes_told: attached.notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
             late_ids_told: false,
@@ -392,8 +391,7 @@ impl<'a> Recording<'a> {
 /// ends the events of such a program at its exec, unless whoever opened them may watch all programs.
 fn is_kept_from_users(pid: u32) -> bool {
     let folder = format!("/proc/{pid}");
-    // SAFETY: no arguments.
-    let own = unsafe { libc::geteuid() };
+    let own = rustix::process::geteuid().as_raw();
     let is_anothers = std::fs::metadata(&folder).is_ok_and(|found| found.uid() != own);
     let exe = std::fs::metadata(format!("{folder}/exe"));
     is_anothers || exe.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)

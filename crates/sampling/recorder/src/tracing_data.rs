@@ -118,8 +118,7 @@ fn put_count(out: &mut Vec<u8>, count: usize) {
 }
 
 fn page_size() -> u32 {
-    // SAFETY: takes and returns numbers.
-    u32::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    u32::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The view of a trace: the part of it that is shown.
 
+mod rules;
 mod sampled;
+mod tasks;
 
 use crate::choices::Choices;
 use crate::complete::Complete;
@@ -12,15 +14,13 @@ use crate::{
     CallPaths, FunctionNames, Merge, Scheduling, ShownCalls, ShownStep, StreamWalk, ThreadCpus,
     Timed, WalkLosses,
 };
-use dioptra_filters::{
-    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, Plan, PlanOptions,
-    RuleOption, Rules, TraceSwitch,
-};
-use dioptra_tracedata::{PendingRules, Stream, TaskEvent, Trace};
-use dioptra_tracelayout::{EventPlace, FunctionKind};
+use dioptra_filters::{CompileError, Plan, Rules, TraceSwitch};
+use dioptra_tracedata::{Stream, Trace};
+use rules::{PendingError, compile, left_out, pending_rules};
 use sampled::ChoiceKind;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
+use tasks::task_name;
+use thiserror::Error;
 
 /// A range of time, `CLOCK_MONOTONIC` in nanoseconds, both ends included. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,22 +62,13 @@ pub struct ViewSelection {
 }
 
 /// The reason why a trace can't be viewed with a selection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ViewError {
     /// The rules can't be followed.
-    Rules(CompileError),
+    #[error(transparent)]
+    Rules(#[from] CompileError),
 }
-
-impl fmt::Display for ViewError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ViewError::Rules(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ViewError {}
 
 /// The losses of a view: missing calls, and calls that are known only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,15 +187,14 @@ impl<'t> View<'t> {
             // The recorder has reported rules that match nothing.
             let mut told = Vec::new();
             let recorded = Some(&self.recorded);
-            let plan = compile(names, &rules, recorded, with_sources, seed, &mut told)
-                .map_err(|error| error.to_string())?;
+            let plan = compile(names, &rules, recorded, with_sources, seed, &mut told)?;
             let filtering = Filtering {
                 plan: Some(plan),
                 left_out: Vec::new(),
                 initial: initial(pending.off),
                 switches: Vec::new(),
             };
-            Ok::<_, String>(self.add(filtering))
+            Ok::<_, PendingError>(self.add(filtering))
         });
         if let Err(error) = added {
             self.warnings.push(format!(
@@ -219,7 +209,9 @@ impl<'t> View<'t> {
         names: &FunctionNames<'t>,
         selection: &ViewSelection,
     ) -> Result<(), ViewError> {
-        self.warnings.extend(selection.rules.notes());
+        let useless = selection.rules.notes();
+        self.warnings
+            .extend(useless.iter().map(ToString::to_string));
         let trace = self.trace;
         let left_out = left_out(trace, selection);
         if selection.rules.is_empty() && left_out.is_empty() && !selection.off {
@@ -305,62 +297,6 @@ impl<'t> View<'t> {
     /// Returns the chosen streams. Other functions name a stream by its index in this list.
     pub fn streams(&self) -> &[&'t Stream] {
         &self.streams
-    }
-
-    /// Returns the name of the thread with index `place`. If it has none, or if its process executed another program
-    /// since: the file name of the program to which it belonged.
-    pub fn task_name(&self, place: usize) -> &'t str {
-        self.task_names.get(place).copied().unwrap_or_default()
-    }
-
-    /// Returns the name that the thread with index `place` has at a time: the last one that the kernel reported until
-    /// then. Before the first it is the name of the process's main thread, or the program's.
-    pub fn task_name_at(&self, place: usize, time: u64) -> &'t str {
-        let Some(stream) = self.streams.get(place) else {
-            return "";
-        };
-        let trace = self.trace;
-        let events = trace.task_events(stream);
-        let name = |event: &TaskEvent| trace.task_name(&trace.function(event.function));
-        let until = events.partition_point(|event| event.time <= time);
-        let before = events.get(..until).unwrap_or_default();
-        if let Some(name) = before.iter().rev().find_map(name) {
-            return name;
-        }
-        match events.iter().find_map(name) {
-            None => self.task_name(place),
-            Some(_) => self.first_name(stream, time),
-        }
-    }
-
-    /// Returns the name of a thread before the kernel has reported one.
-    fn first_name(&self, stream: &Stream, time: u64) -> &'t str {
-        let main = |other: &&&Stream| other.pid == stream.pid && other.tid == stream.pid;
-        if stream.tid != stream.pid
-            && let Some(main) = self.streams.iter().position(|other| main(&other))
-        {
-            return self.task_name_at(main, time);
-        }
-        let images = self.trace.processes().iter();
-        let image = images.filter(|image| image.pid == stream.pid);
-        let path = image.map(|image| image.executable.as_str()).next();
-        let path = path.unwrap_or_default();
-        path.rsplit('/').next().unwrap_or(path)
-    }
-
-    /// Returns the parent of process `pid`, as far as it is known.
-    pub fn parent(&self, pid: u32) -> Option<u32> {
-        let known = || {
-            self.trace
-                .processes()
-                .iter()
-                .find(|process| process.pid == pid)
-        };
-        let parent = match forked_from(self.trace, pid) {
-            Some(around) => around.pid,
-            None => known()?.parent,
-        };
-        Some(parent).filter(|parent| *parent != pid)
     }
 
     /// Returns the time that is shown.
@@ -463,151 +399,6 @@ fn initial(off: bool) -> TraceSwitch {
     } else {
         TraceSwitch::On
     }
-}
-
-fn stream_of(trace: &Trace, number: u32) -> Option<&Stream> {
-    let streams = trace.streams();
-    let place = streams
-        .binary_search_by_key(&number, |stream| stream.stream)
-        .ok()?;
-    streams.get(place)
-}
-
-fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
-    let images = |pid: u32| {
-        trace
-            .processes()
-            .iter()
-            .filter(move |process| process.pid == pid)
-    };
-    // The recorder asks for a thread's name when its first records are written, perhaps after an `exec`.
-    let is_sure = stream.tid != stream.pid || images(stream.pid).nth(1).is_none();
-    if is_sure && !stream.name.is_empty() {
-        return &stream.name;
-    }
-    let began = StreamWalk::new(trace, stream)
-        .next()
-        .map_or(0, |step| step.time());
-    // A forked child runs its parent's program until it executes another one.
-    let mut pid = stream.pid;
-    for _ in 0..trace.streams().len() {
-        let forked = forked_from(trace, pid);
-        let image = images(pid).rfind(|image| image.time <= began);
-        let only = || images(pid).next().filter(|_| forked.is_none());
-        if let Some(image) = image.or_else(only) {
-            let path = &image.executable;
-            return path.rsplit('/').next().unwrap_or(path);
-        }
-        match forked {
-            Some(parent) => pid = parent.pid,
-            None => break,
-        }
-    }
-    trace.thread_name(stream)
-}
-
-/// Returns the stream that the forked process `pid` continues.
-fn forked_from(trace: &Trace, pid: u32) -> Option<&Stream> {
-    let is_forked = |stream: &&Stream| stream.pid == pid && stream.parent != 0;
-    stream_of(trace, trace.streams().iter().find(is_forked)?.parent)
-}
-
-/// Returns, by id, the functions that a selection leaves out; empty if it leaves out none.
-fn left_out(trace: &Trace, selection: &ViewSelection) -> Vec<bool> {
-    let scheduling = selection.scheduling;
-    let left_out = |id: usize| {
-        let entry = trace.function(id as u32);
-        match entry.as_event() {
-            Some(EventPlace::Schedule | EventPlace::ScheduleTracer) => !scheduling.waits,
-            Some(EventPlace::SchedulePreempted) => !scheduling.preemptions,
-            // Events that are not selected do not appear at all.
-            Some(_) => false,
-            None => selection.no_libcall && entry.kind == FunctionKind::LibraryCall,
-        }
-    };
-    let functions: Vec<bool> = (0..trace.function_count()).map(left_out).collect();
-    match functions.contains(&true) {
-        true => functions,
-        false => Vec::new(),
-    }
-}
-
-/// Parses the rules that a recording has left to readers.
-fn pending_rules(pending: &PendingRules) -> Result<Rules, String> {
-    const OPTIONS: [RuleOption; 9] = [
-        RuleOption::Filter,
-        RuleOption::Notrace,
-        RuleOption::Trigger,
-        RuleOption::Caller,
-        RuleOption::Hide,
-        RuleOption::Depth,
-        RuleOption::Time,
-        RuleOption::Size,
-        RuleOption::Location,
-    ];
-    let style = MatchStyle::parse(&pending.style)
-        .ok_or_else(|| format!("`{}` is no way to match names", pending.style))?;
-    let mut rules = Rules::new(style);
-    for rule in &pending.rules {
-        let option = OPTIONS.into_iter().find(|o| o.letter() == rule.option);
-        let option = option.ok_or_else(|| format!("`{}` is no option", rule.option))?;
-        rules
-            .add(option, &rule.text)
-            .map_err(|error| error.to_string())?;
-    }
-    Ok(rules)
-}
-
-fn compile(
-    names: &FunctionNames<'_>,
-    rules: &Rules,
-    recorded: Option<&RecordedFunctions>,
-    with_sources: bool,
-    seed: u64,
-    warnings: &mut Vec<String>,
-) -> Result<Plan, ViewError> {
-    let trace = names.trace();
-    let options = PlanOptions {
-        seed,
-        // Rules of a recording may adapt to its cost. Those that are left to readers are shown in full.
-        replay: recorded.is_none(),
-        ..PlanOptions::default()
-    };
-    let mut compiler = Compiler::new(rules.clone(), options).map_err(ViewError::Rules)?;
-    let ids: Vec<u32> = (0..trace.function_count() as u32).collect();
-    let sources = match with_sources {
-        true => names.sources(&ids),
-        false => Vec::new(),
-    };
-    let mut known = Vec::with_capacity(ids.len());
-    for id in ids {
-        let entry = trace.function(id);
-        let (name, linkage) = match entry.kind {
-            // The numbers must stay the ids.
-            FunctionKind::None => ("".into(), None),
-            _ => names.linkage(id),
-        };
-        compiler.add(&FunctionDescription {
-            name: &name,
-            linkage: linkage.as_deref(),
-            module: names.module_path(&entry),
-            kind: match entry.kind {
-                FunctionKind::LibraryCall => FunctionOrigin::LibraryCall,
-                _ => FunctionOrigin::Code,
-            },
-            size: names.size(id),
-            source: sources
-                .get(id as usize)
-                .and_then(|source| Some(source.as_ref()?.0.as_str())),
-            is_chosen: recorded.is_some_and(|recorded| recorded.get(id).is_some()),
-        });
-        if entry.kind != FunctionKind::None {
-            known.push(name);
-        }
-    }
-    let told = compiler.warnings(known.iter().map(|name| &**name));
-    warnings.extend(told.iter().map(ToString::to_string));
-    Ok(compiler.plan())
 }
 
 impl Timed for ShownStep {

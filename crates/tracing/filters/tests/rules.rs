@@ -303,8 +303,9 @@ fn recover_is_accepted_and_told() {
     rules
         .add(RuleOption::Trigger, "a@recover;b@depth=2")
         .unwrap();
+    let notes: Vec<String> = rules.notes().iter().map(ToString::to_string).collect();
     assert_eq!(
-        rules.notes(),
+        notes,
         ["-T a@recover: `recover` has no effect: return addresses need no recovery here"]
     );
 }

@@ -20,9 +20,12 @@ mod recording;
 mod selection;
 mod serving;
 
+pub use analysis::left_alone::{LeftAlone, Unread};
 pub use collecting::clock::TraceClock;
+pub use program::untraced::UntracedReason;
 pub use recording::host::host;
 pub use recording::memory_budget::default_memory;
+pub use recording::notes::{PartLimit, TraceNote};
 pub use recording::outcome::{TraceError, TraceOutcome};
 pub use recording::record;
 pub use recording::spec::{OnFull, TraceSpec};
@@ -31,3 +34,8 @@ pub use selection::rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use selection::selector::{
     Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant,
 };
+pub use selection::warnings::{SelectionWarning, UnpatchedFunction};
+pub use serving::debugged::BreakpointTrouble;
+pub use serving::greeting::{GreetingFault, PeerRefusal};
+pub use serving::patching::PatchObstacle;
+pub use serving::server::FailedStep;

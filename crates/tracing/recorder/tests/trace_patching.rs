@@ -5,7 +5,7 @@
 mod traces;
 
 use dioptra_testprograms::{Language, Program, Skip, need_tool, or_skip};
-use dioptra_trace_recorder::{Selector, TraceOutcome, TraceSpec};
+use dioptra_trace_recorder::{Selector, TraceNote, TraceOutcome, TraceSpec};
 use std::path::{Path, PathBuf};
 use traces::{Event, METHODS, alone, by_rules, everything, read, trace};
 
@@ -94,7 +94,9 @@ fn threads_that_constructors_have_started_run_on() {
                 "{method}, run {turn}; {notes:?}"
             );
             assert!(
-                !notes.iter().any(|note| note.contains("not traced")),
+                !notes
+                    .iter()
+                    .any(|note| note.to_string().contains("not traced")),
                 "{method}, run {turn}: {notes:?}"
             );
             if turn == 0 {
@@ -158,7 +160,10 @@ fn what_threads_do_not_leave_is_left_alone() {
         outcome.notes
     );
     let end = ": threads were in the middle of their first instructions, and stayed there";
-    let is_it = |note: &&String| note.contains(": 2 functions of ") && note.ends_with(end);
+    let is_it = |note: &&TraceNote| {
+        let note = note.to_string();
+        note.contains(": 2 functions of ") && note.ends_with(end)
+    };
     assert_eq!(
         outcome.notes.iter().filter(is_it).count(),
         1,
@@ -225,7 +230,7 @@ fn threads_of_another_tracer_run_on() {
         let why =
             "are not traced: other threads run that may execute them, and they can't be stopped";
         assert!(
-            notes.iter().any(|note| note.contains(why)),
+            notes.iter().any(|note| note.to_string().contains(why)),
             "{method}; {notes:?}"
         );
     }
@@ -263,5 +268,8 @@ fn code_that_must_not_be_written_to_is_left_alone() {
         "{notes:?}"
     );
     let why = "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids (Permission denied";
-    assert!(notes.iter().any(|note| note.contains(why)), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.to_string().contains(why)),
+        "{notes:?}"
+    );
 }

@@ -6,6 +6,7 @@
 mod traces;
 
 use dioptra_testprograms::{Language, Program, Skip, or_skip};
+use dioptra_trace_recorder::TraceNote;
 use std::path::Path;
 use tempfile::TempDir;
 use traces::{Event, alone, everything, read, trace};
@@ -53,7 +54,7 @@ fn record(
     program: &str,
     how: [&str; 2],
     libraries: &[String],
-) -> ([i64; 2], [i64; 2], Vec<String>) {
+) -> ([i64; 2], [i64; 2], Vec<TraceNote>) {
     let mut command = vec!["timeout", "-k", "5", "200", program, how[0], how[1]];
     command.extend(libraries.iter().map(String::as_str));
     let (outcome, output) = trace(folder.path(), &command, everything(false), |_| {});

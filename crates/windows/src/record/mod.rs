@@ -10,10 +10,11 @@ use dioptra_perfdata::{Feature, GroupDescription, WriteError};
 use dioptra_perfevents::record::{RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::windows::{
     Burst, FoundSource, Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, SourceKind, ThreadNews,
-    WindowError, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
+    WindowError, WindowListener, WindowNote, WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
-    AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType, event_type,
+    AttachNote, AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType,
+    event_type,
 };
 use dioptra_recorder::counters::takes_a_counter;
 use dioptra_recorder::{
@@ -116,7 +117,7 @@ struct AttachedWindows {
     /// The number of the source's notes that were returned.
     notes_returned: usize,
     /// The diagnostics of the session: the kernel refuses the windows' events the same.
-    known_diagnostics: Vec<String>,
+    known_diagnostics: Vec<AttachNote>,
     error: Option<WindowError>,
     side_error: Option<io::Error>,
 }
@@ -177,9 +178,10 @@ impl AttachedWindows {
         asked.samples = to.samples;
         let FoundSource {
             source,
-            mut findings,
+            findings,
             instead,
         } = find_source(&asked, settings.source)?;
+        let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
         if let Some(cost) = settings.cost {
             findings.push(format!(
                 "cost: a burst takes {:.0} us from a program that computes, as tried out at the start",
@@ -206,7 +208,7 @@ impl AttachedWindows {
         let mut attached = AttachedWindows {
             source,
             findings,
-            instead,
+            instead: instead.map(|instead| instead.to_string()),
             encoder: SectionEncoder::new(),
             side,
             layout: RecordLayout::new(&attr.unwrap_or_default(), ByteOrder::NATIVE),
@@ -344,8 +346,12 @@ impl RecordExtension for WindowsRecorder<'_> {
         };
         let notes = attached.source.notes();
         let new = notes.get(attached.notes_returned..).unwrap_or_default();
-        let is_new = |note: &&String| !attached.known_diagnostics.contains(note);
-        let mut diagnostics: Vec<String> = new.iter().filter(is_new).cloned().collect();
+        let is_known = |note: &WindowNote| match note {
+            WindowNote::Attach(note) => attached.known_diagnostics.contains(note),
+            _ => false,
+        };
+        let new = new.iter().filter(|note| !is_known(note));
+        let mut diagnostics: Vec<String> = new.map(ToString::to_string).collect();
         attached.notes_returned = notes.len();
         if let Some(error) = attached.error.take() {
             diagnostics.push(format!("windows: {error}"));

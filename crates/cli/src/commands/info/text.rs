@@ -173,11 +173,11 @@ fn print_event(out: &mut impl Write, event: &Event) -> io::Result<()> {
         (None, Some(0) | None) => "takes no samples".into(),
         (None, Some(period)) => format!("every {period}"),
     };
-    field(
-        out,
-        "event",
-        &format!("{}: {} samples, {rate}", event.name, event.samples),
-    )?;
+    let samples = match &event.counted_with {
+        Some(leader) => format!("{}: counted with its leader, {leader}", event.name),
+        None => format!("{}: {} samples, {rate}", event.name, event.samples),
+    };
+    field(out, "event", &samples)?;
     let detail = |out: &mut dyn Write, name: &str, words: &[&str]| match words {
         [] => Ok(()),
         words => writeln!(out, "{:14}  {name}: {}", "", words.join(" ")),

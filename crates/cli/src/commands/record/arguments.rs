@@ -305,18 +305,11 @@ fn ring_pages(text: &str) -> Result<usize, String> {
         .checked_mul(1 << shift)
         .filter(|bytes| *bytes > 0)
         .ok_or_else(wrong)?;
-    let page = page_size();
+    let page = rustix::param::page_size();
     bytes
         .div_ceil(page)
         .checked_next_power_of_two()
         .ok_or_else(wrong)
-}
-
-fn page_size() -> usize {
-    // SAFETY: the call takes and returns numbers only.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
-        .unwrap_or(4096)
-        .max(1)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -406,7 +399,7 @@ mod tests {
         assert!(parse(&["-F", "99", "-c", "1"]).is_err());
         assert!(parse(&["-F", "0", "ls"]).is_err() && parse(&["-c", "0", "ls"]).is_err());
         assert_eq!(ring_pages("128"), Ok(128));
-        assert_eq!(ring_pages("1M"), Ok((1 << 20) / page_size()));
+        assert_eq!(ring_pages("1M"), Ok((1 << 20) / rustix::param::page_size()));
         for wrong in [
             "3",
             "0",

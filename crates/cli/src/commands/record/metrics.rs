@@ -130,7 +130,7 @@ impl Recordable {
             return Ok(index);
         }
         match refusal(&event, counters) {
-            Some(reason) => Err(reason),
+            Some(reason) => Err(reason.to_string()),
             None => {
                 self.events.push(event);
                 Ok(self.events.len() - 1)
@@ -360,8 +360,10 @@ fn recorded(events: &[EventSpec], groups: &[Vec<usize>]) -> Vec<RecordedEvent> {
 mod tests {
     use super::*;
     use dioptra_metrics::MetricSet;
-    use dioptra_recorder::counters::Trial;
+    use dioptra_perfevents::Refusal;
+    use dioptra_recorder::counters::{Trial, Uncountable};
     use std::borrow::Cow;
+    use std::io;
 
     /// A machine that counts this many hardware events at once, and has none of the `unknown` events.
     struct Machine {
@@ -372,7 +374,8 @@ mod tests {
     impl Counters for Machine {
         fn try_group(&mut self, events: &[&EventSpec]) -> Trial {
             if events.len() == 1 && self.unknown.contains(&events[0].name.as_str()) {
-                return Trial::Refused("not here".into());
+                let refusal = Refusal::Other(io::Error::other("not here"));
+                return Trial::Refused(Uncountable::Open(refusal));
             }
             let counted = events.iter().filter(|e| takes_a_counter(&e.attr)).count();
             if counted > self.counters {

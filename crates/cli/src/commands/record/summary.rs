@@ -104,7 +104,10 @@ fn figures(outcome: &Outcome) -> String {
             let _ = write!(line, "{} events (", events.len());
             for (index, event) in events.iter().enumerate() {
                 let comma = if index == 0 { "" } else { ", " };
-                let _ = write!(line, "{comma}{} of {}", event.samples, event.name);
+                let _ = match &event.counted_with {
+                    Some(leader) => write!(line, "{comma}{} counted with {leader}", event.name),
+                    None => write!(line, "{comma}{} of {}", event.samples, event.name),
+                };
             }
             line.push(')');
         }
@@ -218,6 +221,7 @@ mod tests {
         let event = |name: &str, samples| EventOutcome {
             name: name.into(),
             samples,
+            counted_with: None,
             lost: Some(0),
             throttled: 1,
             passes_with_time: true,
@@ -232,6 +236,13 @@ mod tests {
         assert!(
             two.starts_with("dioptra: 3 samples of 2 events (1 of a, 2 of b) in "),
             "{two}"
+        );
+        let mut member = event("b", 0);
+        member.counted_with = Some("a".into());
+        let group = figures(&outcome(vec![event("a", 1), member]));
+        assert!(
+            group.starts_with("dioptra: 1 samples of 2 events (1 of a, b counted with a) in "),
+            "{group}"
         );
     }
 }

@@ -6,7 +6,7 @@ use dioptra_perfevents::windows::{
     BurstCost, Length, SHORTEST_LONG, Schedule, SourceKind, WindowRequest, shortest_useful_window,
 };
 use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, SampleType, event_type, parse_events};
-use dioptra_recorder::counters::{Counters, Trial, refusal, takes_a_counter};
+use dioptra_recorder::counters::{Counters, refusal, takes_a_counter};
 use dioptra_windows::record::WindowSettings;
 
 /// The default rate of ranking samples beside windows, per second. The rate without windows is eight times as high; its
@@ -253,7 +253,7 @@ fn default_group(
     for event in HARDWARE.iter().filter_map(|name| event(name)) {
         let mut with: Vec<&EventSpec> = hardware.iter().collect();
         with.push(&event);
-        if counters.try_group(&with) == Trial::Counted {
+        if counters.try_group(&with).is_counted() {
             hardware.push(event);
         } else if hardware.is_empty() {
             break;
@@ -327,7 +327,7 @@ fn with_leaders(groups: Vec<EventGroup>, counters: &mut dyn Counters) -> Vec<Eve
                 if let Some(cycles) = event("cycles") {
                     let with: Vec<&EventSpec> =
                         [&cycles].into_iter().chain(&group.events).collect();
-                    if counters.try_group(&with) == Trial::Counted {
+                    if counters.try_group(&with).is_counted() {
                         group.events.insert(0, cycles);
                     }
                 }
@@ -348,6 +348,9 @@ fn is_cycles(event: &EventSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dioptra_perfevents::Refusal;
+    use dioptra_recorder::counters::{Trial, Uncountable};
+    use std::io;
 
     /// A machine with this many counters for hardware events.
     struct Machine(usize);
@@ -357,7 +360,10 @@ mod tests {
             let counted = events.iter().filter(|e| takes_a_counter(&e.attr)).count();
             match (counted <= self.0, events.len()) {
                 (true, _) => Trial::Counted,
-                (false, 1) => Trial::Refused("not here".into()),
+                (false, 1) => {
+                    let refusal = Refusal::Other(io::Error::other("not here"));
+                    Trial::Refused(Uncountable::Open(refusal))
+                }
                 (false, _) => Trial::NotAtOnce,
             }
         }

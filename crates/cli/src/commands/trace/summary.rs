@@ -3,6 +3,7 @@
 use super::selected::tracer_waits;
 use crate::commands::record::bytes;
 use crate::output::say;
+use crate::remedies;
 use anyhow::Context;
 use dioptra_calls::{StreamWalk, WalkStep};
 use dioptra_trace_recorder::TraceOutcome;
@@ -17,8 +18,11 @@ const READ_AT_ONCE: u64 = 64 << 20;
 
 /// Writes losses and other warnings to standard error.
 pub fn warnings(outcome: &TraceOutcome) {
-    for text in outcome.notes.iter().chain(&outcome.warnings) {
-        say!("{text}");
+    for note in &outcome.notes {
+        say!("{}", remedies::of_trace_note(note));
+    }
+    for warning in &outcome.warnings {
+        say!("{}", remedies::of_selection(warning));
     }
     let ending = &outcome.ending;
     if let Some(text) = tracer_waits(ending) {

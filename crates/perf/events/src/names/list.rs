@@ -1,6 +1,7 @@
 //! All events of this machine, with whether they work.
 
 use super::pmu::PmuDirectory;
+use super::unavailable::Unavailable;
 use super::{hardware, software, tracepoint};
 use crate::errors::Refusal;
 use crate::event::{EventTarget, OpenRequest};
@@ -39,7 +40,7 @@ impl fmt::Display for EventKind {
 }
 
 /// One event to type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListedEvent {
     /// The name to type.
@@ -51,7 +52,7 @@ pub struct ListedEvent {
     /// The thing that is counted; empty where the kernel does not say.
     pub description: String,
     /// Success if the event opens here and now, otherwise the reason of the refusal.
-    pub works: Result<(), String>,
+    pub works: Result<(), Unavailable>,
 }
 
 /// Lists every event that this machine's kernel names: hardware, caches, software, PMUs, tracepoints, and the forms for the
@@ -98,7 +99,7 @@ pub fn list_events() -> Vec<ListedEvent> {
 }
 
 /// Opens an event, counting only user space where the kernel is refused, and closes it again.
-fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
+fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), Unavailable> {
     let target = if wide {
         EventTarget::Cpu(0)
     } else {
@@ -120,7 +121,7 @@ fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
         attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
         result = OpenRequest::with_attr(name, attr.clone(), target).open();
     }
-    result.map(drop).map_err(|error| error.refusal.to_string())
+    Ok(result.map(drop)?)
 }
 
 fn pmu_events(directory: &PmuDirectory) -> Vec<ListedEvent> {
@@ -137,7 +138,7 @@ fn pmu_events(directory: &PmuDirectory) -> Vec<ListedEvent> {
             };
             let works = match directory.set_term(&mut attr, &pmu, &event, None) {
                 Ok(()) => works(&event, &attr, wide),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error.into()),
             };
             list.push(ListedEvent {
                 name: format!("{pmu}/{event}/"),
@@ -167,7 +168,7 @@ fn tracepoints() -> Vec<ListedEvent> {
             };
             works("tracepoint", &attr, false)
         }
-        Some(Err(error)) => Err(error.to_string()),
+        Some(Err(error)) => Err(Unavailable::of_tracefs(&error)),
         None => Ok(()),
     };
     let listed = |name| ListedEvent {
@@ -180,17 +181,15 @@ fn tracepoints() -> Vec<ListedEvent> {
     let mut list: Vec<ListedEvent> = names.into_iter().map(listed).collect();
     if list.is_empty() {
         let why = match tracepoint::directory() {
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                "only root may read tracefs; run as root"
-            }
-            _ => "tracefs is not mounted; as root: mount -t tracefs tracefs /sys/kernel/tracing",
+            Err(error) => Unavailable::of_tracefs(&error),
+            Ok(_) => Unavailable::NoTracefs,
         };
         list.push(ListedEvent {
             name: "SYSTEM:NAME".to_owned(),
             aliases: Vec::new(),
             kind: EventKind::Tracepoint,
             description: "a tracepoint".to_owned(),
-            works: Err(why.to_owned()),
+            works: Err(why),
         });
     }
     list
@@ -217,8 +216,8 @@ fn forms() -> Vec<ListedEvent> {
         works,
     };
     let uprobe = match super::pmu::kind("uprobe") {
-        None => Err("this kernel has no uprobes".to_owned()),
-        Some(_) if !privileged() => Err("needs root or CAP_PERFMON".to_owned()),
+        None => Err(Unavailable::NoUprobes),
+        Some(_) if !privileged() => Err(Unavailable::UprobesDenied),
         Some(_) => Ok(()),
     };
     vec![

@@ -2,8 +2,9 @@
 //! far. A kernel that takes the attribute is no proof: since 6.19 another field stands in its place. So the attribute
 //! is tried, and works only if the periods of the samples really alternate.
 
+use super::findings::{Finding, Observation};
 use super::plan::plan_of;
-use super::probe::{Finding, Own};
+use super::probe::Own;
 use super::schedule::{Length, Schedule};
 use super::source::WindowsSpec;
 use crate::errors::AttachError;
@@ -32,12 +33,13 @@ pub(super) fn apply(leader: &mut EventSpec, schedule: &Schedule) {
 /// Tries on the calling thread whether this kernel's events alternate.
 pub(super) fn probe(spec: &WindowsSpec) -> Finding {
     match try_out(spec) {
-        Ok(counts) if alternates(&counts) => Finding::works("the periods alternate"),
-        Ok(counts) => Finding::fails(format!(
-            "this kernel takes the attribute, but the periods do not alternate ({} samples)",
-            counts.len()
-        )),
-        Err(error) => Finding::fails(format!("this kernel has no alternating periods: {error}")),
+        Ok(counts) if alternates(&counts) => Finding::works(Observation::Alternates),
+        Ok(counts) => Finding::fails(Observation::DoesNotAlternate {
+            samples: counts.len(),
+        }),
+        Err(error) => Finding::fails(Observation::CannotAlternate {
+            because: error.to_string(),
+        }),
     }
 }
 

@@ -16,8 +16,10 @@
 
 mod alternate;
 mod cost;
+mod findings;
 pub(crate) mod ids;
 mod lane;
+mod notes;
 mod plan;
 mod probe;
 mod random;
@@ -29,7 +31,9 @@ mod source;
 mod trigger;
 
 pub use cost::BurstCost;
-pub use probe::{Finding, shortest_useful_window};
+pub use findings::{Instead, Observation, SourceFinding};
+pub use notes::WindowNote;
+pub use probe::shortest_useful_window;
 pub use schedule::{
     Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, Schedule, WindowRequest, WindowSyntaxError,
 };

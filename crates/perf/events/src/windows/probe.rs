@@ -1,6 +1,7 @@
 //! Probes of the sources: they make windows on the calling thread, because no version and no size of a struct shows which
 //! sources work.
 
+use super::findings::{Finding, Observation};
 use super::plan::{fallbacks, plan_of, plan_with, ring_pages};
 use super::random::Random;
 use super::schedule::{Length, SHORTEST_LONG_OF_TWINS, Schedule};
@@ -40,29 +41,6 @@ const LONGEST: u64 = 1_000_000;
 /// The most windows that a probe makes in one burst.
 const MOST_WINDOWS: u32 = 8;
 
-/// The finding of a probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Whether windows can be made so.
-    pub works: bool,
-    /// The observation, for people.
-    pub text: String,
-}
-
-impl Finding {
-    /// Returns the finding that windows can be made.
-    pub(super) fn works(text: impl Into<String>) -> Finding {
-        let text = text.into();
-        Finding { works: true, text }
-    }
-
-    /// Returns the finding that windows cannot be made.
-    pub(super) fn fails(text: impl Into<String>) -> Finding {
-        let text = text.into();
-        Finding { works: false, text }
-    }
-}
-
 /// A burst that was armed on the calling thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Armed {
@@ -81,7 +59,7 @@ struct Armed {
 /// Tries to arm the first group on the calling thread.
 pub(super) fn refresh(spec: &WindowsSpec) -> Finding {
     if limits::refresh_of_clocks_is_unsafe() && has_clock_leader(spec) {
-        return Finding::fails("not tried: the version gate forbids it for clocks on this kernel");
+        return Finding::fails(Observation::NotTried);
     }
     attempts(ATTEMPTS, || try_refresh(spec))
 }
@@ -108,18 +86,15 @@ fn try_refresh(spec: &WindowsSpec) -> Finding {
             other.schedule.short = Length::Count(1);
             match arm_one(&other) {
                 Ok(armed) => {
-                    let mut finding = judge(&armed);
-                    finding.text = format!(
-                        "the leader did not occur while it was tried; with page-faults: {}",
-                        finding.text
-                    );
-                    finding
+                    let Finding { works, observation } = judge(&armed);
+                    let observation = Observation::ByPageFaults(Box::new(observation));
+                    Finding { works, observation }
                 }
-                Err(error) => Finding::fails(error.to_string()),
+                Err(error) => Finding::refused(error),
             }
         }
         Ok(armed) => judge(&armed),
-        Err(error) => Finding::fails(error.to_string()),
+        Err(error) => Finding::refused(error),
     }
 }
 
@@ -133,37 +108,38 @@ fn judge(armed: &Armed) -> Finding {
     let Armed {
         asked,
         came,
-        windows,
+        ref windows,
         period,
         clock,
-    } = armed;
+    } = *armed;
     if came < asked {
-        return Finding::fails(format!("{came} of {asked} samples came"));
+        return Finding::fails(Observation::TooFew { came, asked });
     }
     if came > asked {
-        return Finding::fails(format!(
-            "it does not stop: {came} samples came where {asked} were asked for"
-        ));
+        return Finding::fails(Observation::DoesNotStop { came, asked });
     }
     let mut lengths: Vec<u64> = windows.iter().map(|window| window.0).collect();
     lengths.sort_unstable();
     let Some(median) = lengths.get(lengths.len() / 2).copied() else {
-        return Finding::fails("no window between the samples");
+        return Finding::fails(Observation::NoWindow);
     };
     // A counter's windows are exact but for its skid; a clock's wait for timers.
-    let most = if *clock {
+    let most = if clock {
         period.saturating_mul(4).saturating_add(100_000)
     } else {
         period.saturating_mul(2).saturating_add(1000)
     };
-    let unit = if *clock { " ns" } else { "" };
-    let told = format!(
-        "{came} of {asked} samples came, windows of {median}{unit} where {period}{unit} were asked for"
-    );
+    let observation = Observation::Windows {
+        came,
+        asked,
+        median,
+        period,
+        clock,
+    };
     if median > most || median < period / 2 {
-        return Finding::fails(told);
+        return Finding::fails(observation);
     }
-    Finding::works(told)
+    Finding::works(observation)
 }
 
 fn arm_one(spec: &WindowsSpec) -> Result<Armed, AttachError> {
@@ -328,12 +304,10 @@ impl Own {
 /// Tries two clocks on the calling thread.
 pub(super) fn twin(spec: &WindowsSpec) -> Finding {
     if !spec.clocks_lead() {
-        return Finding::fails("only clocks can be twins");
+        return Finding::fails(Observation::NotClocks);
     }
     if !Features::get().inherit_group_read {
-        return Finding::fails(
-            "groups that are read in samples cannot be inherited before Linux 6.12",
-        );
+        return Finding::fails(Observation::NotInherited);
     }
     // So far apart that pairs soon are a window apart: the recording's own grow apart slowly.
     let short = spec.schedule.short.number().max(1);
@@ -347,7 +321,7 @@ pub(super) fn twin(spec: &WindowsSpec) -> Finding {
         .and_then(|mut own| own.run(Duration::from_millis(20)));
     match ran {
         Ok(samples) => judge_pairs(&samples, short),
-        Err(error) => Finding::fails(error.to_string()),
+        Err(error) => Finding::refused(error),
     }
 }
 
@@ -387,14 +361,15 @@ fn judge_pairs(samples: &[OwnSample], short: u64) -> Finding {
             moved += usize::from(pair[0].ip != pair[1].ip);
         }
     }
-    let told = format!(
-        "{near} of {} distances between samples are near a window's length, and the program got on in {moved} of them",
-        samples.len().saturating_sub(1)
-    );
+    let observation = Observation::Pairs {
+        near,
+        distances: samples.len().saturating_sub(1),
+        moved,
+    };
     if near < LEAST_PAIRS || 2 * moved < near {
-        return Finding::fails(told);
+        return Finding::fails(observation);
     }
-    Finding::works(told)
+    Finding::works(observation)
 }
 
 /// The number of measurements of a sample's cost.
@@ -461,7 +436,8 @@ mod tests {
     fn a_burst_that_came_as_asked_works() {
         let finding = judge(&armed(5, 5, &[300, 301, 300, 299], false));
         assert!(finding.works, "{finding:?}");
-        assert!(finding.text.contains("5 of 5") && finding.text.contains("windows of 300"));
+        let text = finding.observation.to_string();
+        assert!(text.contains("5 of 5") && text.contains("windows of 300"));
         assert!(judge(&armed(5, 5, &[63_000, 71_000, 52_000, 50_100], true)).works);
     }
 
@@ -480,7 +456,8 @@ mod tests {
             (armed(1, 1, &[], true), "no window"),
         ] {
             let finding = judge(&armed);
-            assert!(!finding.works && finding.text.contains(told), "{finding:?}");
+            let text = finding.observation.to_string();
+            assert!(!finding.works && text.contains(told), "{finding:?}");
         }
     }
 
@@ -512,7 +489,7 @@ mod tests {
         };
         let finding = judge_pairs(&pairs(60_000, 8), 50_000);
         assert!(
-            finding.works && finding.text.starts_with("10 of 19"),
+            finding.works && finding.observation.to_string().starts_with("10 of 19"),
             "{finding:?}"
         );
         assert!(!judge_pairs(&pairs(60_000, 8)[..3], 50_000).works);
@@ -521,7 +498,7 @@ mod tests {
         // The interrupt lasts as long as a window.
         let stuck = judge_pairs(&pairs(60_000, 0), 50_000);
         assert!(
-            !stuck.works && stuck.text.ends_with("in 0 of them"),
+            !stuck.works && stuck.observation.to_string().ends_with("in 0 of them"),
             "{stuck:?}"
         );
     }

@@ -4,6 +4,7 @@
 //! when its fork record is read; or each CPU has. A lane for each CPU arms them.
 
 use super::lane::Lane;
+use super::notes::WindowNote;
 use super::plan::{groups_of, is_passing, places, plan_of, resolve, ring_pages};
 use super::slot::{self, LENGTHS, Slot, SlotOutput};
 use super::source::{
@@ -59,7 +60,7 @@ pub(super) struct RefreshSource {
     groups: Vec<WindowGroup>,
     stats: WindowStats,
     lengths: Vec<(u64, u64)>,
-    notes: Vec<String>,
+    notes: Vec<WindowNote>,
     running: bool,
     promptness_told: bool,
 }
@@ -85,7 +86,7 @@ impl RefreshSource {
             most_threads: spec.most_threads.max(1),
             events: events.collect(),
             groups: groups_of(&plan),
-            notes: plan.notes.iter().map(ToString::to_string).collect(),
+            notes: plan.notes.iter().cloned().map(WindowNote::Attach).collect(),
             spec: spec.clone(),
             plan,
             cgroup,
@@ -112,9 +113,9 @@ impl RefreshSource {
         match refused {
             Some(error) if source.stats.watched == 0 => Err(error),
             Some(error) => {
-                source
-                    .notes
-                    .push(format!("some threads have no windows: {error}"));
+                source.note(WindowNote::ThreadsRefused {
+                    because: error.to_string(),
+                });
                 Ok(source)
             }
             None => Ok(source),
@@ -151,10 +152,10 @@ impl RefreshSource {
             {
                 self.most_threads = self.order.len();
                 self.wait_for_room(tid, false);
-                self.note(format!(
-                    "no more than {} threads at once have windows, which take turns: {error}",
-                    self.most_threads
-                ));
+                self.note(WindowNote::ThreadsTakeTurns {
+                    threads: self.most_threads,
+                    because: error.to_string(),
+                });
                 return Ok(());
             }
             (opened, _) => opened?,
@@ -194,13 +195,13 @@ impl RefreshSource {
         Ok((slot, ids))
     }
 
-    /// Tells once that a place has no trigger: where it is, and why.
+    /// Notes once that a thread or a CPU has no trigger.
     fn note_no_trigger(&mut self, error: &AttachError) {
-        const WHAT: &str = "some bursts begin just after system calls and faults too often";
-        if !self.notes.iter().any(|note| note.starts_with(WHAT)) {
-            self.note(format!(
-                "{WHAT}, since no clock tells when a thread runs its own code: {error}"
-            ));
+        let is_it = |note: &WindowNote| matches!(note, WindowNote::NoTrigger { .. });
+        if !self.notes.iter().any(is_it) {
+            self.note(WindowNote::NoTrigger {
+                because: error.to_string(),
+            });
         }
     }
 
@@ -233,7 +234,7 @@ impl RefreshSource {
         Ok(self.lanes.len() - 1)
     }
 
-    fn note(&mut self, note: String) {
+    fn note(&mut self, note: WindowNote) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -410,9 +411,7 @@ impl WindowSource for RefreshSource {
             }
             if prompt == Some(false) && !self.promptness_told {
                 self.promptness_told = true;
-                self.note(
-                    "bursts may begin late on busy CPUs: arming them has no real-time priority (CAP_SYS_NICE)".to_owned(),
-                );
+                self.note(WindowNote::NoRealTimePriority);
             }
             self.take_in(made, listener);
         }
@@ -429,7 +428,7 @@ impl WindowSource for RefreshSource {
         stats
     }
 
-    fn notes(&self) -> &[String] {
+    fn notes(&self) -> &[WindowNote] {
         &self.notes
     }
 }

@@ -2,6 +2,7 @@
 
 use super::alternate;
 use super::ids::{own_id, set_id};
+use super::notes::WindowNote;
 use super::plan::{fallbacks, groups_of};
 use super::probe::twins_of;
 use super::source::{
@@ -43,7 +44,7 @@ pub(super) struct SessionSource {
     starts_itself: bool,
     stopped: bool,
     stats: WindowStats,
-    notes: Vec<String>,
+    notes: Vec<WindowNote>,
 }
 
 impl SessionSource {
@@ -73,14 +74,13 @@ impl SessionSource {
         };
         let session = Session::new(session_spec)?.attach()?;
         let attached = &session.attach_summary().notes;
-        let mut notes: Vec<String> = attached.iter().map(ToString::to_string).collect();
+        let mut notes: Vec<WindowNote> = attached.iter().cloned().map(WindowNote::Attach).collect();
         // A steady schedule that was asked for is not bounded.
         let bounded = kind == SourceKind::Steady && !spec.schedule.is_steady();
         if bounded {
-            notes.push(format!(
-                "steady windows are taken for {} s only, since they slow the program down",
-                STEADY.as_secs()
-            ));
+            notes.push(WindowNote::SteadyForAWhile {
+                seconds: STEADY.as_secs(),
+            });
         }
         // A ring owner stands behind them.
         let ours = session.events().iter().filter(|event| event.spec.is_some());
@@ -227,7 +227,7 @@ impl WindowSource for SessionSource {
         self.stats.clone()
     }
 
-    fn notes(&self) -> &[String] {
+    fn notes(&self) -> &[WindowNote] {
         &self.notes
     }
 }

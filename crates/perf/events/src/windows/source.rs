@@ -1,7 +1,9 @@
 //! Sources of windows: the trait, the specification, and the choice of the best one.
 
 use super::alternate;
-use super::probe::{self, Finding};
+use super::findings::{Finding, Instead, Observation, SourceFinding};
+use super::notes::WindowNote;
+use super::probe;
 use super::refresh::RefreshSource;
 use super::schedule::{Length, Schedule};
 use super::session::SessionSource;
@@ -286,9 +288,7 @@ pub struct WindowStats {
 #[non_exhaustive]
 pub enum WindowError {
     /// No groups, or an empty one.
-    #[error(
-        "there is nothing to count over windows; name a group of events, such as -e '{{task-clock,page-faults}}'"
-    )]
+    #[error("there is nothing to count over windows: no group of events is named")]
     NoEvents,
     /// The unit of `short` is not the leader's.
     #[error("windows of {leader} cannot be {short} long: {remedy}")]
@@ -305,8 +305,8 @@ pub enum WindowError {
     Forced {
         /// The source.
         kind: SourceKind,
-        /// Why.
-        why: String,
+        /// The observation that rules the source out.
+        why: Observation,
     },
     /// The events were refused.
     #[error(transparent)]
@@ -359,7 +359,7 @@ pub trait WindowSource: fmt::Debug {
     fn stats(&self) -> WindowStats;
 
     /// Returns diagnostics about things that were done otherwise than asked; more may come.
-    fn notes(&self) -> &[String];
+    fn notes(&self) -> &[WindowNote];
 }
 
 /// A source, and why it was taken.
@@ -367,10 +367,10 @@ pub trait WindowSource: fmt::Debug {
 pub struct FoundSource {
     /// The source, attached.
     pub source: Box<dyn WindowSource>,
-    /// The findings about the source and about better ones: a sentence each.
-    pub findings: Vec<String>,
-    /// Why a better source was not taken, as a clause; `None` where this one was asked for or is the best.
-    pub instead: Option<String>,
+    /// The findings about the source and about better ones.
+    pub findings: Vec<SourceFinding>,
+    /// The reason why a better source was not taken; `None` where this one was asked for or is the best.
+    pub instead: Option<Instead>,
 }
 
 /// Attaches the source `wanted`, or else the best that makes windows here as tried out on the calling thread.
@@ -382,11 +382,11 @@ pub fn find_source(
     wanted: Option<SourceKind>,
 ) -> Result<FoundSource, WindowError> {
     check(spec)?;
-    let mut findings = vec![version_gate(
-        spec,
-        limits::refresh_of_clocks_is_unsafe(),
-        &limits::kernel_release(),
-    )];
+    let mut findings = vec![SourceFinding::Version {
+        release: limits::kernel_release(),
+        is_unsafe: limits::refresh_of_clocks_is_unsafe(),
+        clocks_lead: spec.clocks_lead(),
+    }];
     let kinds: Vec<SourceKind> = match wanted {
         Some(kind) => vec![kind],
         None if spec.schedule.is_steady() => vec![SourceKind::Steady, SourceKind::Period],
@@ -398,22 +398,27 @@ pub fn find_source(
     };
     let forced = wanted.is_some();
     let best = kinds.first().copied();
-    let mut refusals: Vec<String> = Vec::new();
+    let mut refusals: Vec<SourceFinding> = Vec::new();
     for kind in kinds {
         let last = forced || kind == SourceKind::Period;
         let finding = match kind {
             SourceKind::Refresh => probe::refresh(spec),
             SourceKind::Kernel => alternate::probe(spec),
             SourceKind::Twin => probe::twin(spec),
-            SourceKind::Steady | SourceKind::Period => Finding::works("any kernel does it"),
+            SourceKind::Steady | SourceKind::Period => Finding::works(Observation::AnyKernel),
         };
-        findings.push(format!("{kind}: {}", finding.text));
-        if !finding.works {
+        let Finding { works, observation } = finding;
+        let tried = SourceFinding::Tried {
+            kind,
+            observation: observation.clone(),
+        };
+        findings.push(tried.clone());
+        if !works {
             if forced {
-                let why = finding.text;
+                let why = observation;
                 return Err(WindowError::Forced { kind, why });
             }
-            refusals.push(format!("{kind}: {}", finding.text));
+            refusals.push(tried);
             continue;
         }
         let attached: Result<Box<dyn WindowSource>, WindowError> = match kind {
@@ -425,23 +430,19 @@ pub fn find_source(
                 return Ok(FoundSource {
                     source,
                     findings,
-                    instead: best.and_then(|best| why_instead(best, kind, &refusals)),
+                    instead: best.and_then(|best| Instead::new(best, kind, refusals)),
                 });
             }
             Err(error) if last => return Err(error),
             Err(error) => {
-                let refusal = format!("{kind}: cannot be attached: {error}");
+                let because = error.to_string();
+                let refusal = SourceFinding::NotAttached { kind, because };
                 refusals.push(refusal.clone());
                 findings.push(refusal);
             }
         }
     }
     Err(WindowError::NoEvents)
-}
-
-/// Returns why `taken` makes windows and not `best`, or `None` where it is the best.
-fn why_instead(best: SourceKind, taken: SourceKind, refusals: &[String]) -> Option<String> {
-    (best != taken).then(|| format!("{taken} instead of {best} ({})", refusals.join("; ")))
 }
 
 /// Checks that the specification makes sense.
@@ -464,22 +465,6 @@ fn check(spec: &WindowsSpec) -> Result<(), WindowError> {
         });
     }
     Ok(())
-}
-
-/// Returns the finding about the kernel's version, which forbids to try one thing.
-fn version_gate(spec: &WindowsSpec, is_unsafe: bool, release: &str) -> String {
-    match (is_unsafe, spec.clocks_lead()) {
-        (true, _) => format!(
-            "version gate: on Linux {release} REFRESH of a clock hangs the machine (6.16 and 6.17 do), so that it is \
-             never issued for cpu-clock or task-clock"
-        ),
-        (false, true) => {
-            format!(
-                "version gate: Linux {release} is not one of 6.16 and 6.17, where REFRESH of a clock hangs"
-            )
-        }
-        (false, false) => format!("version gate: Linux {release} passes; no clock leads"),
-    }
 }
 
 #[cfg(test)]
@@ -508,22 +493,6 @@ mod tests {
         assert!(wrong.to_string().contains("short=300"), "{wrong}");
         let none = WindowsSpec::new(schedule(Length::Count(1)), vec![], Target::SelfProcess);
         assert!(matches!(check(&none), Err(WindowError::NoEvents)));
-        let gate = version_gate(&spec(clock(), Length::Time(1)), true, "6.17.3");
-        assert!(
-            gate.contains("6.17.3") && gate.contains("never issued"),
-            "{gate}"
-        );
-    }
-
-    #[test]
-    fn a_source_that_is_not_the_best_says_why() {
-        let refusals = vec!["refresh: 3 of 5 samples came".to_owned()];
-        let why = why_instead(SourceKind::Refresh, SourceKind::Period, &refusals);
-        assert_eq!(
-            why.as_deref(),
-            Some("period instead of refresh (refresh: 3 of 5 samples came)")
-        );
-        assert_eq!(why_instead(SourceKind::Twin, SourceKind::Twin, &[]), None);
     }
 
     #[test]

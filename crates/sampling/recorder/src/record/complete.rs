@@ -4,7 +4,7 @@ use super::{Observer, Recording, told_tracing_data};
 use crate::error::{RecordError, SinkError};
 use crate::extension::{CountedEvent, RecordingEnd};
 use crate::features;
-use crate::file_events::{is_counting, passes_with_time, recorded};
+use crate::file_events::{counted_with, is_counting, passes_with_time, recorded};
 use crate::outcome::{Ending, EventOutcome, Outcome};
 use crate::spec::RecordTarget;
 use dioptra_perfdata::WriteError;
@@ -116,6 +116,8 @@ impl Recording<'_> {
                 .map(|(event, total)| EventOutcome {
                     name: event.name.clone(),
                     samples: total.samples,
+                    counted_with: counted_with(spec, attached, event)
+                        .map(|leader| leader.name.clone()),
                     lost: total.lost,
                     throttled: total.throttled,
                     passes_with_time: passes_with_time(&event.attr),

@@ -34,6 +34,11 @@ pub enum Warning {
         /// The option and its text.
         rule: String,
     },
+    /// A trigger asks for the recovery of return addresses, which are never changed here.
+    NothingToRecover {
+        /// The option and its text.
+        rule: String,
+    },
     /// This number of functions has no known size. They are shown whatever their size is.
     UnknownSizes(u64),
     /// This number of functions has no known source file. They are hidden by a rule about locations.
@@ -81,6 +86,10 @@ impl fmt::Display for Warning {
                 Ok(())
             }
             Self::NoLocation { rule } => write!(f, "{rule} matches the source file of no function"),
+            Self::NothingToRecover { rule } => write!(
+                f,
+                "{rule}: `recover` has no effect: return addresses need no recovery here"
+            ),
             Self::UnknownSizes(functions) => write!(
                 f,
                 "{functions} functions have no known size; -Z and `size=` do not hide them"

@@ -17,6 +17,7 @@ pub(crate) use action::{ACTIONS, Changes, FilterMode};
 pub(crate) use nearest::{nearest_names, nearest_word};
 pub(crate) use pattern::{Location, Pattern, module_matches};
 
+use crate::compile::Warning;
 use action::{Suffix, parse_suffix};
 use error::{OptionText, TextPart};
 use std::format;
@@ -326,18 +327,14 @@ impl Rules {
         }
     }
 
-    /// Returns notes about actions that have no effect.
+    /// Returns warnings about actions that have no effect.
     #[must_use]
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<Warning> {
         self.rules
             .iter()
             .filter(|rule| rule.changes.recover)
-            .map(|rule| {
-                format!(
-                    "{} {}: `recover` has no effect: return addresses need no recovery here",
-                    rule.option.letter(),
-                    rule.text
-                )
+            .map(|rule| Warning::NothingToRecover {
+                rule: format!("{} {}", rule.option.letter(), rule.text),
             })
             .collect()
     }

@@ -2,6 +2,7 @@
 
 use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
 use super::image::{FileBytes, map_program, read_needed, read_some, segments};
+use super::left_alone::{LeftAlone, Unread};
 use super::observed::{FunctionHook, has_hooks, hooked_code};
 use super::partial_file::Glance;
 use super::sanitizers;
@@ -9,7 +10,9 @@ use super::special::seeks_generated_code;
 use super::written::{self, is_relocated};
 use crate::arch::{hooks, leaves, scan};
 use crate::pools::unwinding::finds_frames_by_stack_pointer;
+use crate::recording::notes::TraceNote;
 use crate::selection::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use crate::selection::warnings::SelectionWarning;
 use crate::serving::maps::MappedModule;
 use dioptra_filters::Sampling;
 use dioptra_processes::procfs;
@@ -21,7 +24,6 @@ use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -60,7 +62,7 @@ pub struct Planner {
     selector: Box<dyn Selector>,
     modules: HashMap<FileKey, Arc<Prepared>>,
     next_module: u32,
-    notes: Vec<String>,
+    notes: Vec<TraceNote>,
     sampled: Vec<SampledFunction>,
 }
 
@@ -138,13 +140,13 @@ impl Planner {
     }
 
     /// Returns the notes about the modules that were analysed since the last call.
-    pub fn take_notes(&mut self) -> Vec<String> {
+    pub fn take_notes(&mut self) -> Vec<TraceNote> {
         self.notes.extend(self.selector.take_notes());
         std::mem::take(&mut self.notes)
     }
 
     /// Returns the selector's warnings at the end of the recording.
-    pub fn warnings(&mut self) -> Vec<String> {
+    pub fn warnings(&mut self) -> Vec<SelectionWarning> {
         self.selector.warnings()
     }
 
@@ -219,25 +221,23 @@ impl Planner {
         // The tracer itself calls the C library while it works, and threads begin and end in it.
         let plain = self.selector.plain(&identity);
         let left_alone = if is_linker {
-            Some("it loads the tracer")
+            Some(LeftAlone::Linker)
         } else if has_hooks {
-            Some("the tracer itself uses them")
+            Some(LeftAlone::TracersOwn)
         } else if seeks_generated_code(&identity.file_name()) {
-            Some("its garbage collector finds generated code by return addresses")
+            Some(LeftAlone::GarbageCollector)
         } else if sanitizers::is_library(&identity.file_name()) {
-            Some("they belong to a sanitizer, which runs where no hook may")
+            Some(LeftAlone::Sanitizer)
         } else if sanitizers::is_hidden(&elf) {
-            Some(
-                "a sanitizer is linked into it, and without symbols its functions look like others",
-            )
+            Some(LeftAlone::HiddenSanitizer)
         } else {
             None
         };
         if plain && let Some(why) = left_alone {
-            self.notes.push(format!(
-                "functions of {} are not traced: {why}; calls of them can be, as library calls",
-                module.path.display()
-            ));
+            self.notes.push(TraceNote::ModuleLeftAlone {
+                module: module.path.clone(),
+                why,
+            });
             self.selector.leave_alone(&identity);
         }
         let options = ScanOptions {
@@ -258,15 +258,15 @@ impl Planner {
             }
             (None, false, false) => Ok(FileBytes::Read(Vec::new())),
         };
-        let untraced = |why: &str| {
-            let path = module.path.display();
-            format!("{path} is not traced: {why}")
+        let unread = |why| TraceNote::ModuleUnread {
+            module: module.path.clone(),
+            why,
         };
         let data = match data {
             Ok(data) => data,
             Err(error) => {
-                let why = format!("its file can't be read: {error}");
-                self.notes.push(untraced(&why));
+                let because = error.to_string();
+                self.notes.push(unread(Unread::Failed { because }));
                 return Ok(None);
             }
         };
@@ -322,8 +322,7 @@ impl Planner {
         let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
         // The scan may have taken zeroes for code.
         if data.is_truncated() {
-            self.notes
-                .push(untraced("its file was truncated while it was read"));
+            self.notes.push(unread(Unread::Truncated));
             return Ok(None);
         }
 
@@ -415,25 +414,14 @@ fn entry(
 }
 
 /// Returns the note about library functions that are called through registers, if there are any.
-fn through_registers(module: &MappedModule, names: &[String]) -> Option<String> {
+fn through_registers(module: &MappedModule, names: &[String]) -> Option<TraceNote> {
     const EXAMPLES: usize = 5;
-    if names.is_empty() {
-        return None;
-    }
-    let mut examples: Vec<Cow<'_, str>> = names
-        .iter()
-        .take(EXAMPLES)
-        .map(|name| demangle(name))
-        .collect();
-    if names.len() > EXAMPLES {
-        examples.push(Cow::Borrowed("…"));
-    }
-    Some(format!(
-        "{}: some calls of library functions ({}: {}) go through registers: they are not traced",
-        module.path.display(),
-        names.len(),
-        examples.join(", ")
-    ))
+    let examples = names.iter().take(EXAMPLES);
+    (!names.is_empty()).then(|| TraceNote::ThroughRegisters {
+        module: module.path.clone(),
+        functions: names.len(),
+        examples: examples.map(|name| demangle(name).into_owned()).collect(),
+    })
 }
 
 fn refusals(code: &ModuleCode) -> Vec<RefusedFunctions> {

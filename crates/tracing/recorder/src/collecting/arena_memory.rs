@@ -9,10 +9,10 @@ use dioptra_tracelayout::execs::{self, NOTICES, Notice};
 use dioptra_tracelayout::message::PRESENCE_SIZE;
 use dioptra_tracelayout::message::thread::OUTSIDE;
 use dioptra_tracelayout::sampling;
-use std::ffi::{CStr, CString};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
@@ -68,17 +68,12 @@ impl ArenaMemory {
             std::process::id(),
             crate::recording::shared::monotonic()
         );
-        let c_name = CString::new(name.as_str()).unwrap_or_default();
-        let file = memory_file(&c_name, libc::MFD_ALLOW_SEALING)?;
+        let file = memory_file(&name)?;
         file.set_len(size as u64)?;
         // A process that has mapped a file ends by SIGBUS when the file becomes shorter. Traced processes have a
         // descriptor for a moment. The seals keep them from shortening the file.
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: numbers only.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let presence = memory_file(c"dioptra-presence", libc::MFD_ALLOW_SEALING)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let presence = memory_file("dioptra-presence")?;
         presence.set_len(PRESENCE_SIZE as u64)?;
         // SAFETY: new memory at a place that the kernel chooses.
         let base = unsafe {
@@ -158,14 +153,7 @@ impl ArenaMemory {
     /// Returns whether a traced process has the presence memory mapped. If none has, none can map it from then on.
     pub fn is_used(&self) -> bool {
         // The kernel refuses this seal while a process has the memory mapped writable.
-        // SAFETY: numbers only.
-        unsafe {
-            libc::fcntl(
-                self.presence.as_raw_fd(),
-                libc::F_ADD_SEALS,
-                libc::F_SEAL_WRITE,
-            ) != 0
-        }
+        fcntl_add_seals(&self.presence, SealFlags::WRITE).is_err()
     }
 
     /// Returns the other processes that have the arena mapped, as far as the recorder may read their maps. This takes
@@ -276,16 +264,10 @@ impl ArenaMemory {
     }
 }
 
-/// Makes a new file in memory.
-fn memory_file(name: &CStr, flags: u32) -> io::Result<File> {
-    // SAFETY: the name outlives the call, and the descriptor is checked and ours.
-    unsafe {
-        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(File::from(OwnedFd::from_raw_fd(fd)))
-    }
+/// Makes a new file in memory, which can be sealed.
+fn memory_file(name: &str) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    Ok(File::from(memfd_create(name, flags)?))
 }
 
 fn memmem(text: &[u8], word: &[u8]) -> bool {

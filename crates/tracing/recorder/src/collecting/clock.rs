@@ -1,6 +1,7 @@
 //! The clock of the records.
 
 use crate::arch;
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::monotonic;
 use dioptra_tracedata::ClockPair;
 use dioptra_tracelayout::arena as layout;
@@ -84,7 +85,7 @@ impl TraceClock {
     }
 
     /// Returns the note about coarse times, if the counter is slow.
-    pub(crate) fn note(self) -> Option<String> {
+    pub(crate) fn note(self) -> Option<TraceNote> {
         match self {
             TraceClock::Tsc => arch::frequency().and_then(coarse),
             TraceClock::Monotonic => None,
@@ -153,16 +154,10 @@ pub fn first_processor() -> String {
 }
 
 /// Returns the note about a counter with so many ticks a second, if its ticks are long.
-fn coarse(frequency: u64) -> Option<String> {
+fn coarse(frequency: u64) -> Option<TraceNote> {
     // From this frequency on, ticks are so short that nobody takes one for a measurement.
     const FINE: u64 = 500_000_000;
-    let tick = 1e9 / frequency as f64;
-    (0 < frequency && frequency < FINE).then(|| {
-        format!(
-            "times are multiples of {tick:.1} ns, one tick of the processor's counter (cntvct_el0): shorter calls take none \
-             or one"
-        )
-    })
+    (0 < frequency && frequency < FINE).then_some(TraceNote::CoarseClock { frequency })
 }
 
 #[cfg(test)]
@@ -194,7 +189,7 @@ mod tests {
 
     #[test]
     fn slow_counters_are_told_of() {
-        let note = coarse(62_500_000).unwrap();
+        let note = coarse(62_500_000).unwrap().to_string();
         assert!(note.starts_with("times are multiples of 16.0 ns"), "{note}");
         assert_eq!(coarse(1_000_000_000), None);
         assert_eq!(coarse(0), None);

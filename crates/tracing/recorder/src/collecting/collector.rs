@@ -4,6 +4,7 @@ use super::arena_memory::ArenaMemory;
 use super::counters;
 use super::overhead::Overhead;
 use crate::program::execs;
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::{Shared, State};
 use dioptra_processes::procfs;
 use dioptra_tracedata::JournalEntry;
@@ -171,9 +172,7 @@ impl Collector {
         };
         let Some(mut header) = header(&shared.arena, index) else {
             if bytes.get(..4) != Some(&[0; 4]) {
-                shared
-                    .state()
-                    .note("a traced program has overwritten memory of its trace".to_owned());
+                shared.state().note(TraceNote::Overwritten);
             }
             return usize::MAX;
         };

@@ -4,6 +4,7 @@
 use super::arena_memory::ArenaMemory;
 use super::overhead::Totals;
 use crate::analysis::prepare::{Passing, SampledFunction};
+use crate::recording::notes::TraceNote;
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
 use dioptra_tracedata::{FunctionCounts, JournalEntry};
 use dioptra_tracelayout::sampling::{
@@ -133,7 +134,7 @@ impl Counters {
     }
 
     /// Returns the note for the end about functions that were called and of which no execution was chosen.
-    pub fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<TraceNote> {
         let is_counted = |function: &&SampledFunction| {
             function.tree && function.sampling.kind == SampleKind::Every
         };
@@ -151,10 +152,9 @@ impl Counters {
             }
         }
         let (functions, executions) = unchosen;
-        (functions > 0).then(|| {
-            format!(
-                "{functions} functions of -F FUNCTION@sample=N were called, {executions} times in all, but in no thread N times: nothing of them is shown; calls within an execution (recursion) belong to it: -T FUNCTION@sample=N counts each"
-            )
+        (functions > 0).then_some(TraceNote::NothingChosen {
+            functions,
+            executions,
         })
     }
 

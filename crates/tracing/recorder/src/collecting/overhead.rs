@@ -1,6 +1,7 @@
 //! `sample=auto`: functions are sampled as densely as a share of the program's time allows.
 
 use crate::analysis::prepare::Passing;
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::Shared;
 use dioptra_filters::{Controller, Spent};
 use std::time::{Duration, Instant};
@@ -66,14 +67,11 @@ impl Overhead {
 
     /// Returns the note for the end if counting alone costs more than the budget. Choosing fewer executions does not
     /// make counting cheaper.
-    pub fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<TraceNote> {
         let share = self.passed / self.elapsed.max(1) as f64;
-        (share > self.budget).then(|| {
-            format!(
-                "functions with sample=auto are called so often that counting their calls alone took about {:.0}% of the program's time, more than the allowed {}%; choose functions that are called less often: the trace states how often they were",
-                share.min(1.0) * 100.0,
-                self.budget * 100.0
-            )
+        (share > self.budget).then_some(TraceNote::CountingIsDear {
+            share,
+            budget: self.budget,
         })
     }
 

@@ -1,11 +1,12 @@
 //! Context switches of the traced threads, and their beginnings, ends and names, as the kernel reports them.
 
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::Shared;
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::record::{Comm, SampleId, Switch, Task};
 use dioptra_perfevents::{
-    AttachError, AttachedSession, EventSpec, Inherit, RecordListener, Session, SessionSpec,
-    SideBand, StopHandle, Target,
+    AttachError, AttachedSession, EventSpec, Inherit, RecordListener, RunError, Session,
+    SessionSpec, SideBand, StopHandle, Target,
 };
 use dioptra_tracedata::{JournalEntry, TaskChange};
 use dioptra_tracelayout::{ContextSwitch, SwitchKind};
@@ -13,6 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// The number of switches of a thread that are written at once.
 const BLOCK: usize = 256;
@@ -22,12 +24,29 @@ const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// Pages of each CPU's ring. The kernel zeroes them at the start; a switch takes 48 bytes.
 const RING_PAGES: usize = 128;
 
+/// The reason why no events of the scheduler are recorded.
+#[derive(Debug, Error)]
+enum SchedulingError {
+    /// The events could not be opened.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// Reading the events failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Nobody waits for the events any more.
+    #[error("nobody waits for them any more")]
+    Unwanted,
+    /// The thread that reads the events panicked.
+    #[error("the thread that records them broke off")]
+    BrokeOff,
+}
+
 /// A thread that records context switches.
 pub struct Recording<'scope> {
     stop: Option<StopHandle>,
-    thread: ScopedJoinHandle<'scope, Result<u64, String>>,
-    /// The facts that are missing if the thread fails, in words.
-    what: &'static str,
+    thread: ScopedJoinHandle<'scope, Result<u64, SchedulingError>>,
+    /// The kinds of events that are missing if the thread fails.
+    wanted: SchedulingEvents,
 }
 
 /// The kinds of events to record.
@@ -51,28 +70,22 @@ pub fn start<'scope, 'env>(
 ) -> Recording<'scope> {
     let (attached, is_attached) = mpsc::channel();
     let thread = scope.spawn(move || {
-        let mut session = attach(pid, wanted).map_err(|error| error.to_string())?;
+        let mut session = attach(pid, wanted)?;
         // Sending fails if nobody waits any more. Then nobody could stop the session either.
         attached
             .send(session.stop_handle())
-            .map_err(|error| error.to_string())?;
+            .map_err(|_| SchedulingError::Unwanted)?;
         let mut switches = Switches::new(shared, wanted);
         let result = session.run(&mut switches);
         switches.finish();
-        result.map_err(|error| error.to_string())?;
+        result?;
         Ok(session.summary().lost)
     });
     Recording {
         // Without a handle, the thread's result is the error.
         stop: is_attached.recv().ok(),
         thread,
-        what: match (wanted.switches, wanted.tasks) {
-            (true, true) => {
-                "when threads had no CPU is not recorded, nor when they began, ended and got names"
-            }
-            (true, false) => "when threads had no CPU is not recorded",
-            (false, _) => "when threads began, ended and got names is not recorded",
-        },
+        wanted,
     }
 }
 
@@ -85,9 +98,13 @@ impl Recording<'_> {
         let error = match self.thread.join() {
             Ok(Ok(lost)) => return lost,
             Ok(Err(error)) => error,
-            Err(_) => "the thread that records them broke off".to_owned(),
+            Err(_) => SchedulingError::BrokeOff,
         };
-        shared.state().note(format!("{}: {error}", self.what));
+        shared.state().note(TraceNote::Unscheduled {
+            switches: self.wanted.switches,
+            tasks: self.wanted.tasks,
+            because: error.to_string(),
+        });
         0
     }
 }

@@ -4,8 +4,9 @@
 //! it ends, or before the recording does, the runtime was not loaded into it. Untraced processes tell nothing of the
 //! programs that they execute; where perf events are permitted, the kernel does ([`crate::collecting::scheduling`]).
 
-use super::untraced;
+use super::untraced::{self, UntracedReason};
 use crate::collecting::collector::process_exists;
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::Shared;
 use dioptra_tracelayout::execs::{self, EXECUTES};
 use std::collections::{BTreeMap, HashMap};
@@ -39,9 +40,9 @@ pub struct Execs {
     /// Executed programs that have not connected yet.
     pending: Vec<Executed>,
     /// The number of processes that ran untraced, by their program and the reason.
-    untraced: BTreeMap<(PathBuf, String), u64>,
+    untraced: BTreeMap<(PathBuf, UntracedReason), u64>,
     /// The reasons why programs are not traced, by file.
-    reasons: HashMap<(u64, u64, i64, i64), String>,
+    reasons: HashMap<(u64, u64, i64, i64), UntracedReason>,
 }
 
 /// An execution that the kernel has reported.
@@ -50,7 +51,7 @@ struct Seen {
     pid: u32,
     time: u64,
     program: PathBuf,
-    why: String,
+    why: UntracedReason,
 }
 
 #[derive(Debug)]
@@ -58,7 +59,7 @@ struct Executed {
     pid: u32,
     time: u64,
     program: PathBuf,
-    why: String,
+    why: UntracedReason,
 }
 
 impl Execs {
@@ -84,7 +85,7 @@ impl Execs {
             }
             Err(_) => {
                 let program = format!("{name} (whose path is not known)");
-                (PathBuf::from(program), untraced::UNKNOWN.to_owned())
+                (PathBuf::from(program), UntracedReason::Unknown)
             }
         };
         self.seen.push(Seen {
@@ -125,7 +126,7 @@ impl Execs {
             let is_told = within(&self.told, before, *time);
             let is_first = before == 0 && but == Some(*pid);
             if !is_traced && !is_told && !is_first {
-                let key = (program.clone(), why.clone());
+                let key = (program.clone(), *why);
                 *self.untraced.entry(key).or_default() += 1;
             }
         }
@@ -154,7 +155,7 @@ impl Execs {
         last.map(|at| self.pending.remove(at));
     }
 
-    fn reason(&mut self, pid: u32, program: &Path) -> String {
+    fn reason(&mut self, pid: u32, program: &Path) -> UntracedReason {
         // The process may have another root than the recorder.
         let below = format!("/proc/{pid}/root{}", program.display());
         let paths = [PathBuf::from(below), program.to_owned()];
@@ -162,11 +163,11 @@ impl Execs {
             .into_iter()
             .find_map(|path| Some((fs::metadata(&path).ok()?, path)));
         let Some((file, path)) = found else {
-            return untraced::UNKNOWN.to_owned();
+            return UntracedReason::Unknown;
         };
         let key = (file.dev(), file.ino(), file.mtime(), file.mtime_nsec());
-        let reason = || untraced::why(path.as_os_str()).to_owned();
-        self.reasons.entry(key).or_insert_with(reason).clone()
+        let reason = || untraced::why(path.as_os_str());
+        *self.reasons.entry(key).or_insert_with(reason)
     }
 
     /// Counts the pending programs as untraced whose processes can't connect any more.
@@ -183,28 +184,23 @@ impl Execs {
 
     /// Returns the notes for the end of the recording, but not one about the first program of the process `but`.
     /// `unseen` is the number of executions that could not be reported.
-    pub fn notes(&mut self, unseen: u64, but: Option<u32>) -> Vec<String> {
+    pub fn notes(&mut self, unseen: u64, but: Option<u32>) -> Vec<TraceNote> {
         self.decide(|_| true);
         self.count_seen(but);
-        let mut notes = Vec::new();
-        for ((program, why), count) in self.untraced.iter().take(MOST) {
-            let processes = if *count == 1 { "process" } else { "processes" };
-            let program = match program.as_os_str().is_empty() {
-                true => "a program with a long path".to_owned(),
-                false => program.display().to_string(),
-            };
-            notes.push(format!(
-                "{count} {processes} of {program} ran untraced: {why}"
-            ));
-        }
-        let more = self.untraced.values().skip(MOST).sum::<u64>();
-        if more > 0 {
-            notes.push(format!("{more} processes of other programs ran untraced"));
+        let untraced = self.untraced.iter().take(MOST);
+        let mut notes: Vec<TraceNote> = untraced
+            .map(|((program, why), processes)| TraceNote::ProgramUntraced {
+                processes: *processes,
+                program: program.clone(),
+                why: *why,
+            })
+            .collect();
+        let processes = self.untraced.values().skip(MOST).sum::<u64>();
+        if processes > 0 {
+            notes.push(TraceNote::OtherProgramsUntraced { processes });
         }
         if unseen > 0 {
-            notes.push(format!(
-                "{unseen} programs were executed while too many others were: whether they were traced is not known"
-            ));
+            notes.push(TraceNote::ExecutionsUnseen { programs: unseen });
         }
         notes
     }
@@ -273,7 +269,7 @@ mod tests {
         let notes = execs.notes(0, None);
         assert_eq!(notes.len(), 1, "{notes:?}");
         let start = "3 processes of /no/such/program ran untraced: ";
-        assert!(notes[0].starts_with(start), "{notes:?}");
+        assert!(notes[0].to_string().starts_with(start), "{notes:?}");
         assert_eq!(execs.notes(7, None).len(), 2);
     }
 
@@ -299,8 +295,20 @@ mod tests {
         execs.seen(d, 30, "e");
         let notes = execs.notes(0, Some(d));
         assert_eq!(notes.len(), 3, "{notes:?}");
-        assert!(notes[0].starts_with("1 process of /no/such/b ran"));
-        assert!(notes[1].starts_with("2 processes of c (whose path is not known) ran"));
-        assert!(notes[2].starts_with("1 process of e (whose path is not known) ran"));
+        assert!(
+            notes[0]
+                .to_string()
+                .starts_with("1 process of /no/such/b ran")
+        );
+        assert!(
+            notes[1]
+                .to_string()
+                .starts_with("2 processes of c (whose path is not known) ran")
+        );
+        assert!(
+            notes[2]
+                .to_string()
+                .starts_with("1 process of e (whose path is not known) ran")
+        );
     }
 }

@@ -4,12 +4,16 @@ use dioptra_processes::command::{CommandError, CommandStatus};
 use object::elf::{ELFMAG, FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
-use std::ffi::{CString, OsStr, OsString};
+use rustix::fs::{Access, access};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+/// The number of bytes of a file that the kernel reads to find the interpreter of a script.
+const HEAD: usize = 256;
 
 /// A command whose program was found.
 #[derive(Debug)]
@@ -65,11 +69,7 @@ fn in_path(word: &OsStr) -> Vec<PathBuf> {
 
 /// Returns whether a path is that of a file that this process may execute.
 fn is_executable(path: &Path) -> bool {
-    path.is_file()
-        && CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
-            // SAFETY: the string outlives the call, which writes nothing.
-            unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
-        })
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
 /// Checks a file as far as possible before it is executed. Formats that the kernel may know (`binfmt_misc`) pass.
@@ -89,22 +89,32 @@ fn check(path: &Path, word: &OsStr) -> Result<(), CommandError> {
     let Ok(file) = File::open(path) else {
         return Ok(());
     };
-    let mut start = [0; 256];
+    let mut start = [0; HEAD];
     let size = file.read_at(&mut start, 0).unwrap_or(0);
     let start = start.get(..size).unwrap_or_default();
-    if let Some(line) = start.strip_prefix(b"#!") {
-        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let mut words = line.split(|byte| *byte == b' ' || *byte == b'\t');
-        let interpreter = words.find(|word| !word.is_empty()).unwrap_or_default();
-        let interpreter = Path::new(OsStr::from_bytes(interpreter));
-        // The kernel reads no more than these bytes of the file to find the interpreter.
-        if size < 256 && !interpreter.exists() {
+    if start.starts_with(b"#!") {
+        if interpreter(start).is_some_and(|interpreter| !interpreter.exists()) {
             return Err(CommandError::NoInterpreter(PathBuf::from(word)));
         }
     } else if start.starts_with(&ELFMAG) && is_cut_off(&file) {
         return errno(libc::ENOEXEC);
     }
     Ok(())
+}
+
+/// Returns the interpreter of a script that begins with these bytes, at most [`HEAD`]. Returns `None` for a longer path: the
+/// kernel does not know its end either.
+fn interpreter(start: &[u8]) -> Option<&Path> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let line = start.strip_prefix(b"#!")?;
+    let newline = line.iter().position(|byte| *byte == b'\n');
+    let is_whole = newline.is_some() || start.len() < HEAD;
+    let line = line.get(..newline.unwrap_or(line.len()))?;
+    let first = line.iter().position(|byte| !is_space(byte));
+    let words = line.get(first.unwrap_or(line.len())..)?;
+    let end = words.iter().position(is_space);
+    let word = words.get(..end.unwrap_or(words.len()))?;
+    (is_whole || end.is_some()).then(|| Path::new(OsStr::from_bytes(word)))
 }
 
 /// Returns whether a 64-bit ELF file ends before its segments do: the kernel starts such a program, which then dies.
@@ -141,5 +151,41 @@ pub fn looks_unstarted(status: CommandStatus) -> bool {
         CommandStatus::Signaled(signal) => {
             matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGKILL)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn scripts_of_any_length_need_their_interpreter() {
+        let folder = tempfile::tempdir().unwrap();
+        let located = |first: &str, length: usize| {
+            let path = folder.path().join("script");
+            let mut text = format!("#!{first}\n");
+            text.push_str(&"#".repeat(length.saturating_sub(text.len())));
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            locate(vec![path.into_os_string()])
+        };
+        for length in [0, 255, 256, 5000] {
+            for first in ["/no/such/interpreter", " \t/no/such/interpreter -x"] {
+                let refused = located(first, length);
+                assert!(
+                    matches!(refused, Err(CommandError::NoInterpreter(_))),
+                    "{first} {length}: {refused:?}"
+                );
+            }
+            assert!(located("/bin/sh -e", length).is_ok(), "{length}");
+        }
+        // The kernel cuts off long arguments, and knows the interpreter all the same.
+        let long = "x".repeat(300);
+        let refused = located(&format!("/no/such/interpreter {long}"), 0);
+        assert!(matches!(refused, Err(CommandError::NoInterpreter(_))));
+        assert!(located(&format!("/bin/sh {long}"), 0).is_ok());
+        // The end of this path is beyond the bytes that the kernel reads.
+        assert!(located(&format!("/no/{long}"), 0).is_ok());
     }
 }

@@ -3,10 +3,10 @@
 use crate::TraceError;
 use crate::serving::maps::page_size;
 use dioptra_tracelayout::arena::LARGEST_PAGE;
-use std::ffi::CString;
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,7 @@ pub fn write() -> Result<PathBuf, TraceError> {
 }
 
 fn folders() -> Vec<PathBuf> {
-    // SAFETY: the call has no arguments and can't fail.
-    let user = unsafe { libc::geteuid() };
+    let user = geteuid();
     // A home folder that does not exist, such as that of a service's user, is not made.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME")
@@ -49,20 +48,13 @@ fn folders() -> Vec<PathBuf> {
         .or_else(|| Some(home.filter(|home| home.is_dir())?.join(".cache")))
         .filter(|path| path.is_absolute())
         .map(|path| path.join("dioptra"));
-    let temporary = std::env::temp_dir().join(format!("dioptra-{user}"));
+    let temporary = std::env::temp_dir().join(format!("dioptra-{}", user.as_raw()));
     cache.into_iter().chain([temporary]).collect()
 }
 
 /// Returns whether a folder's file system is mounted noexec, so that no code may be loaded from it.
 fn is_noexec(folder: &Path) -> bool {
-    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else {
-        return false;
-    };
-    // SAFETY: zero is a valid value; the path outlives the call, which fills the structure.
-    unsafe {
-        let mut system: libc::statvfs = std::mem::zeroed();
-        libc::statvfs(folder.as_ptr(), &raw mut system) == 0 && system.f_flag & libc::ST_NOEXEC != 0
-    }
+    statvfs(folder).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
@@ -74,9 +66,7 @@ fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
         _ => {}
     }
     let metadata = fs::symlink_metadata(folder)?;
-    // SAFETY: as above.
-    let user = unsafe { libc::geteuid() };
-    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
+    if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "not a folder that only this user can write",

@@ -4,27 +4,64 @@ use crate::analysis::partial_file::Glance;
 use object::elf::{ELFCLASS32, ELFMAG, EM_AARCH64, EM_X86_64, FileHeader64, Machine, PT_INTERP};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ReadRef};
-use std::ffi::{CString, OsStr};
+use rustix::fs::getxattr_query;
+use rustix::process::{getegid, geteuid};
+use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The reason that is given for a program whose file shows none.
-pub const UNKNOWN: &str =
-    "it ended at once, is for another C library, or starts with an environment of its own";
+/// The reason why a program is not traced, as far as its file shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum UntracedReason {
+    /// The file shows no reason.
+    Unknown,
+    /// The program runs as another user or group.
+    SetUser,
+    /// The file gives the program capabilities.
+    Capabilities,
+    /// The program is a 32-bit one.
+    Narrow,
+    /// The program is for another processor.
+    OtherProcessor,
+    /// The program is for another C library.
+    Musl,
+    /// The program is a Go program that is linked statically.
+    StaticGo,
+    /// The program is linked statically.
+    Static,
+}
 
-const NARROW: &str = "it is a 32-bit program; build it for 64 bits";
-const OTHER: &str = if cfg!(target_arch = "aarch64") {
-    "it is for another processor; build it for 64-bit Arm"
-} else {
-    "it is for another processor; build it for x86-64"
-};
-const MUSL: &str = "it is for another C library (musl); build it for glibc";
+impl fmt::Display for UntracedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UntracedReason::Unknown => {
+                "it ended at once, is for another C library, or starts with an environment of its own"
+            }
+            UntracedReason::SetUser => {
+                "it runs as another user or group (set-uid), for whom nothing is preloaded; run a copy without that bit"
+            }
+            UntracedReason::Capabilities => {
+                "its file gives it capabilities, and nothing is preloaded into such programs; run a copy without them"
+            }
+            UntracedReason::Narrow => "it is a 32-bit program; build it for 64 bits",
+            UntracedReason::OtherProcessor if cfg!(target_arch = "aarch64") => {
+                "it is for another processor; build it for 64-bit Arm"
+            }
+            UntracedReason::OtherProcessor => "it is for another processor; build it for x86-64",
+            UntracedReason::Musl => "it is for another C library (musl); build it for glibc",
+            UntracedReason::StaticGo => "it is a Go program that is linked statically",
+            UntracedReason::Static => "it is linked statically; link it dynamically",
+        })
+    }
+}
 
 /// Returns whether a program's dynamic linker complains about the runtime, or does not start the program with it.
 pub fn is_disturbed(program: &OsStr) -> bool {
-    [NARROW, MUSL].contains(&why(program))
+    matches!(why(program), UntracedReason::Narrow | UntracedReason::Musl)
 }
 
 /// The largest number of interpreters that are looked at: scripts may be interpreted by scripts.
@@ -37,29 +74,24 @@ const MACHINE: Machine = if cfg!(target_arch = "aarch64") {
     EM_X86_64
 };
 
-/// Returns the reason why a program is not traced, in words, as far as its file shows it.
-pub fn why(program: &OsStr) -> &'static str {
+/// Returns the reason why a program is not traced, as far as its file shows it.
+pub fn why(program: &OsStr) -> UntracedReason {
     let reason = find(program).and_then(|path| reason(&path, 0));
-    reason.unwrap_or(UNKNOWN)
+    reason.unwrap_or(UntracedReason::Unknown)
 }
 
-fn reason(path: &Path, depth: u32) -> Option<&'static str> {
+fn reason(path: &Path, depth: u32) -> Option<UntracedReason> {
     let file = File::open(path).ok();
     let metadata = std::fs::metadata(path).ok()?;
-    // SAFETY: the calls have no arguments and can't fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (user, group) = (geteuid(), getegid());
     let mode = metadata.mode();
-    let changes_user = mode & libc::S_ISUID != 0 && metadata.uid() != user;
-    let changes_group = mode & libc::S_ISGID != 0 && metadata.gid() != group;
+    let changes_user = mode & libc::S_ISUID != 0 && metadata.uid() != user.as_raw();
+    let changes_group = mode & libc::S_ISGID != 0 && metadata.gid() != group.as_raw();
     if changes_user || changes_group {
-        return Some(
-            "it runs as another user or group (set-uid), for whom nothing is preloaded; run a copy without that bit",
-        );
+        return Some(UntracedReason::SetUser);
     }
-    if user != 0 && has_capabilities(path) {
-        return Some(
-            "its file gives it capabilities, and nothing is preloaded into such programs; run a copy without them",
-        );
+    if !user.is_root() && has_capabilities(path) {
+        return Some(UntracedReason::Capabilities);
     }
     let file = file?;
     let mut start = [0; 256];
@@ -74,39 +106,34 @@ fn reason(path: &Path, depth: u32) -> Option<&'static str> {
             .flatten();
     }
     if is_narrow(start) {
-        return Some(NARROW);
+        return Some(UntracedReason::Narrow);
     }
     let glance = Glance::new(&file).ok()?;
     let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&glance).ok()?;
     let endian = elf.endian();
     if elf.elf_header().e_machine(endian) != MACHINE {
-        return Some(OTHER);
+        return Some(UntracedReason::OtherProcessor);
     }
     let mut headers = elf.elf_program_headers().iter();
     let Some(interpreter) = headers.find(|header| header.p_type(endian) == PT_INTERP) else {
         let is_go = elf.section_by_name(".go.buildinfo").is_some();
         return Some(match is_go {
-            true => "it is a Go program that is linked statically",
-            false => "it is linked statically; link it dynamically",
+            true => UntracedReason::StaticGo,
+            false => UntracedReason::Static,
         });
     };
     let (offset, size) = interpreter.file_range(endian);
     let interpreter = (&glance).read_bytes_at(offset, size.min(4096)).ok()?;
     let is_musl = interpreter.windows(7).any(|part| part == b"ld-musl");
     if is_musl {
-        return Some(MUSL);
+        return Some(UntracedReason::Musl);
     }
     None
 }
 
 /// Returns whether a program's file has capabilities (`capabilities(7)`).
 fn has_capabilities(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let name = c"security.capability";
-    // SAFETY: both strings outlive the call, which only asks for a size.
-    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+    getxattr_query(path, c"security.capability").is_ok_and(|size| size > 0)
 }
 
 /// Returns whether a file is an ELF file of the 32-bit class.
@@ -141,7 +168,7 @@ mod tests {
             header[18..20].copy_from_slice(&machine.to_le_bytes());
             header[20] = 1;
             std::fs::write(&path, header).unwrap();
-            why(path.as_os_str())
+            why(path.as_os_str()).to_string()
         };
         assert!(said(1, 3).starts_with("it is a 32-bit program"));
         let other = if MACHINE == EM_X86_64 { 183 } else { 62 };

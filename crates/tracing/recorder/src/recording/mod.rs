@@ -10,6 +10,7 @@ pub mod host;
 pub mod info;
 pub mod limits;
 pub mod memory_budget;
+pub mod notes;
 pub mod outcome;
 pub mod shared;
 pub mod spec;
@@ -31,6 +32,7 @@ use dioptra_tracelayout::message::{FILTERS, RUNTIME, SOCKET};
 use environment::{own_filters, sanitizer_options};
 use info::describe;
 use limits::limits;
+use notes::TraceNote;
 use outcome::{TraceError, TraceOutcome};
 use shared::{Shared, State, monotonic};
 use spec::{OnFull, TraceSpec};
@@ -64,8 +66,8 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
     let budget = (spec.memory / chunk_size).clamp(4, CHUNKS / 2);
     let too_much = (spec.memory / chunk_size > CHUNKS / 2).then(|| {
-        let most = (CHUNKS / 2 * chunk_size) >> 20;
-        format!("records that are not written yet take {most} MiB of memory at most, not more")
+        let mebibytes = (CHUNKS / 2 * chunk_size) >> 20;
+        TraceNote::LessMemory { mebibytes }
     });
     let arena = ArenaMemory::new(ArenaOptions {
         chunk_size,
@@ -170,12 +172,9 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     collector.finish(&shared);
 
     let mut state = shared.state();
-    let hidden = located.hidden.map(|hidden| {
-        format!(
-            "{} of the current folder was traced, not {}, which PATH leads to",
-            program.to_string_lossy(),
-            hidden.display()
-        )
+    let hidden = located.hidden.map(|hidden| TraceNote::HiddenProgram {
+        program: PathBuf::from(&program),
+        hidden,
     });
     let notes = [clock.note(), state.counters.note(), hidden, too_much];
     notes
@@ -185,11 +184,10 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let limits = limits(shared.arena.header());
     limits.into_iter().for_each(|limit| state.note(limit));
     if state.connected == 0 {
-        state.note(format!(
-            "{} was not traced: the runtime was not loaded into it: {}",
-            program.to_string_lossy(),
-            untraced::why(&program)
-        ));
+        state.note(TraceNote::CommandUntraced {
+            why: untraced::why(&program),
+            program: PathBuf::from(&program),
+        });
     }
     // The note above is about the command's own program.
     let untold = (state.connected == 0).then(|| command.pid());
@@ -202,17 +200,14 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         state.note(note);
     }
     if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
-        state.note(
-            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, if it made its filter known to the kernel by code of its own, which the tracer can't see; leave out functions with -U"
-                .to_owned(),
-        );
+        state.note(TraceNote::EndedBySeccomp);
     }
     let header = shared.arena.header();
     let unanswered = header.unanswered.load(Ordering::Relaxed);
     if unanswered > 0 {
-        state.note_loss(format!(
-            "{unanswered} times a process that had loaded or unloaded libraries gave up waiting for dioptra, which was stopped or too slow: what it loaded is traced only from the next time on that it loads or unloads one"
-        ));
+        state.note(TraceNote::Unanswered {
+            times: unanswered.into(),
+        });
     }
     let ending = RecordingEnd {
         clock: clock.pair(),
@@ -246,10 +241,10 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         return Err(error.into());
     }
     let warnings = state.planner.warnings();
-    for text in &warnings {
+    for warning in &warnings {
         state.journal(&JournalEntry::Note {
             time: monotonic(),
-            text: text.clone(),
+            text: warning.to_string(),
             is_loss: false,
         });
     }

@@ -1,5 +1,8 @@
 //! The result of a recording, and the reasons why there is none.
 
+use super::notes::TraceNote;
+use crate::program::untraced::UntracedReason;
+use crate::selection::warnings::SelectionWarning;
 use dioptra_processes::command::{CommandError, CommandStatus};
 use dioptra_tracedata::{RecordingEnd, TraceWriteError};
 use std::io;
@@ -15,10 +18,10 @@ pub struct TraceOutcome {
     pub ending: RecordingEnd,
     /// The number of process images that were traced.
     pub processes: u64,
-    /// The notes for the user, in sentences.
-    pub notes: Vec<String>,
+    /// The limits, fallbacks and losses of the recording.
+    pub notes: Vec<TraceNote>,
     /// The selector's warnings at the end, such as patterns that match nothing.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<SelectionWarning>,
 }
 
 /// The reason why nothing was traced.
@@ -44,7 +47,7 @@ pub enum TraceError {
         /// The end of the command.
         status: CommandStatus,
         /// The reason, as far as it is known.
-        why: &'static str,
+        why: UntracedReason,
     },
     /// The runtime could not be written to a file.
     #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]

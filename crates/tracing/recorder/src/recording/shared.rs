@@ -1,5 +1,6 @@
 //! The state that the threads of a recording share.
 
+use super::notes::TraceNote;
 use crate::analysis::prepare::Planner;
 use crate::collecting::arena_memory::ArenaMemory;
 use crate::collecting::clock::TraceClock;
@@ -7,7 +8,8 @@ use crate::collecting::counters::Counters;
 use crate::program::execs::Execs;
 use crate::serving::loaded::LoadedModules;
 use dioptra_tracedata::{ClockPair, JournalEntry, TraceWriteError, TraceWriter};
-use std::collections::{HashMap, HashSet};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,7 +54,8 @@ pub struct State {
     pub connected: u64,
     /// The first error of writing the trace.
     pub failure: Option<TraceWriteError>,
-    told: HashSet<String>,
+    /// The notes so far, by their text.
+    notes: BTreeMap<String, TraceNote>,
 }
 
 impl State {
@@ -69,7 +72,7 @@ impl State {
             counters: Counters::default(),
             connected: 0,
             failure: None,
-            told: HashSet::new(),
+            notes: BTreeMap::new(),
         }
     }
 
@@ -81,30 +84,22 @@ impl State {
     }
 
     /// Writes a note, unless the same text was noted before.
-    pub fn note(&mut self, text: String) {
-        self.tell(text, false);
-    }
-
-    /// Writes a note about the reason why calls are missing, unless the same text was noted before.
-    pub fn note_loss(&mut self, text: String) {
-        self.tell(text, true);
-    }
-
-    fn tell(&mut self, text: String, is_loss: bool) {
-        if self.told.insert(text.clone()) {
-            self.journal(&JournalEntry::Note {
-                time: monotonic(),
-                text,
-                is_loss,
-            });
+    pub fn note(&mut self, note: TraceNote) {
+        let text = note.to_string();
+        if self.notes.contains_key(&text) {
+            return;
         }
+        self.journal(&JournalEntry::Note {
+            time: monotonic(),
+            text: text.clone(),
+            is_loss: note.is_loss(),
+        });
+        self.notes.insert(text, note);
     }
 
-    /// Returns the texts that were noted, sorted.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.told.iter().cloned().collect();
-        notes.sort();
-        notes
+    /// Returns the notes so far, sorted by their text.
+    pub fn notes(&self) -> Vec<TraceNote> {
+        self.notes.values().cloned().collect()
     }
 }
 
@@ -123,11 +118,6 @@ pub fn cpus() -> usize {
 
 /// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the structure outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

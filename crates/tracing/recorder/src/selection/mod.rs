@@ -2,8 +2,9 @@
 //!
 //! A [`selector::Selector`] is asked once for each module. It answers with a [`selector::SiteVariant`] for each
 //! function. [`rules`] has the selector that follows filters and triggers, and [`patterns`] the patterns of names that
-//! say which functions are patched.
+//! say which functions are patched. [`warnings`] are about choices that find nothing.
 
 pub mod patterns;
 pub mod rules;
 pub mod selector;
+pub mod warnings;

@@ -4,6 +4,7 @@
 //! its opposite. Where two contradict each other, the later one holds.
 
 use super::selector::ModuleIdentity;
+use super::warnings::{SelectionWarning, UnpatchedFunction};
 use dioptra_filters::{
     CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions,
     RuleOption, Rules, SiteNeed, SyntaxError, Warning,
@@ -192,7 +193,7 @@ impl PatchMatcher {
     }
 
     /// Returns the patterns that match nothing, each with a warning. `names` are the functions that were seen.
-    fn warnings(&self, names: &[String]) -> Vec<(String, String)> {
+    fn warnings(&self, names: &[String]) -> Vec<(String, Warning)> {
         let rename = |rule: String| match rule.split_at_checked(2) {
             Some(("-F", rest)) => format!("-P{rest}"),
             Some(("-N", rest)) => format!("-U{rest}"),
@@ -225,7 +226,7 @@ impl PatchMatcher {
                     Warning::NoFunction { rule, .. } | Warning::NoModule { rule, .. } => rule,
                     _ => &String::new(),
                 };
-                (rule.clone(), warning.to_string())
+                (rule.clone(), warning)
             })
             .collect()
     }
@@ -278,25 +279,28 @@ impl Unpatched {
         patterns: &PatchPatterns,
         matcher: &PatchMatcher,
         names: &[String],
-    ) -> Vec<String> {
+    ) -> Vec<SelectionWarning> {
         // Without names nothing was matched.
         let unmatched = match patterns.needs_names() {
             true => matcher.warnings(names),
             false => Vec::new(),
         };
-        let mut told: Vec<String> = patterns
+        let mut told: Vec<SelectionWarning> = patterns
             .wanted
             .iter()
             .filter(|_| !patterns.needs_names())
             .filter(|wanted| !self.seen.iter().any(|module| wanted.may_want(module)))
             .filter_map(|wanted| {
                 let (text, module) = (&wanted.text, wanted.module.as_ref()?);
-                Some(format!(
-                    "-P {text} matches nothing: no module's name begins with `{module}`"
-                ))
+                Some(SelectionWarning::Rule(Warning::NoModule {
+                    rule: format!("-P {text}"),
+                    module: module.clone(),
+                    nearest: None,
+                    doubtful: false,
+                }))
             })
             .collect();
-        for (rule, message) in unmatched {
+        for (rule, warning) in unmatched {
             let wanted = patterns
                 .wanted
                 .iter()
@@ -306,21 +310,17 @@ impl Unpatched {
             {
                 continue;
             }
-            let refused = wanted.map_or_else(Vec::new, |wanted| self.refused(patterns, wanted));
-            if refused.is_empty() {
-                told.push(message);
-            } else {
-                told.push(format!(
-                    "{rule} matches only functions that cannot be patched: {}",
-                    refused.join(", ")
-                ));
-            }
+            let functions = wanted.map_or_else(Vec::new, |wanted| self.refused(patterns, wanted));
+            told.push(match functions.is_empty() {
+                true => SelectionWarning::Rule(warning),
+                false => SelectionWarning::OnlyRefused { rule, functions },
+            });
         }
         told
     }
 
     /// Returns the first functions that a pattern matches and that can't be patched, with their reasons.
-    fn refused(&self, patterns: &PatchPatterns, wanted: &PatchPattern) -> Vec<String> {
+    fn refused(&self, patterns: &PatchPatterns, wanted: &PatchPattern) -> Vec<UnpatchedFunction> {
         const MOST: usize = 5;
         let mut alone = PatchPatterns::new(patterns.style);
         if alone.patch(&wanted.text).is_err() {
@@ -355,7 +355,10 @@ impl Unpatched {
             .iter()
             .zip(answers)
             .filter(|(_, answer)| *answer == Patching::Wanted)
-            .map(|(function, _)| format!("{} ({})", function.name, function.reason))
+            .map(|(function, _)| UnpatchedFunction {
+                name: function.name.clone(),
+                reason: function.reason,
+            })
             .take(MOST)
             .collect()
     }

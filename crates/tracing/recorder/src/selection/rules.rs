@@ -2,6 +2,8 @@
 
 use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
 use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use super::warnings::SelectionWarning;
+use crate::recording::notes::TraceNote;
 use dioptra_filters::{
     CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, OffReasons,
     PlanOptions, RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
@@ -57,7 +59,7 @@ pub struct RuleSelector {
     symbolizer: Symbolizer,
     /// Names that were seen. The nearest ones are shown for a misspelt name.
     names: Vec<String>,
-    notes: Vec<String>,
+    notes: Vec<TraceNote>,
     /// Whether more functions are sampled than can be counted; noted once.
     exceeds_slots: bool,
     /// Whether readers judge calls of a function alone; noted once.
@@ -125,11 +127,9 @@ impl RuleSelector {
             rules.add(*option, text)?;
         }
         let has_rules = !rules.is_empty();
-        let mut notes = rules.notes();
+        let mut notes: Vec<TraceNote> = rules.notes().into_iter().map(TraceNote::Rule).collect();
         if let Some(words) = rules.beyond_counting().filter(|_| rules.sample()) {
-            notes.push(format!(
-                "sample= has no effect while the program runs, for the sake of {words}: all its calls are recorded, and chosen when they are shown"
-            ));
+            notes.push(TraceNote::SampledLater { words });
         }
         let compiler = Compiler::new(rules.clone(), PlanOptions::default())?;
         let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
@@ -345,16 +345,14 @@ impl Selector for RuleSelector {
             .extend(named.into_iter().map(|named| named.full.into_owned()));
         if exceeds_slots && !self.exceeds_slots {
             self.exceeds_slots = true;
-            self.notes.push(format!(
-                "more than {SLOTS} functions are sampled, or {TAILS} by sample=pNN: calls of the others are all recorded, and chosen when they are shown"
-            ));
+            self.notes.push(TraceNote::TooManySampled {
+                functions: SLOTS,
+                tails: TAILS,
+            });
         }
         if judges_alone && !self.judges_alone {
             self.judges_alone = true;
-            self.notes.push(
-                "-T FUNCTION@sample=pNN judges calls at their ends, and what they call stays: all are recorded, and chosen when they are shown; -F records only what is chosen"
-                    .to_owned(),
-            );
+            self.notes.push(TraceNote::JudgedLater);
         }
         variants
     }
@@ -396,30 +394,23 @@ impl Selector for RuleSelector {
         self.gating
     }
 
-    fn take_notes(&mut self) -> Vec<String> {
+    fn take_notes(&mut self) -> Vec<TraceNote> {
         std::mem::take(&mut self.notes)
     }
 
-    fn warnings(&mut self) -> Vec<String> {
+    fn warnings(&mut self) -> Vec<SelectionWarning> {
         let mut warnings = Vec::new();
-        match self.uninstrumented.as_slice() {
-            [] => {}
-            [program] => warnings.push(format!(
-                "{program} is not instrumented: its functions are patched in memory, as with -P ."
-            )),
-            programs => warnings.push(format!(
-                "{} programs are not instrumented: their functions are patched in memory, as with -P .: {}",
-                programs.len(),
-                programs.join(", ")
-            )),
+        if !self.uninstrumented.is_empty() {
+            let programs = self.uninstrumented.clone();
+            warnings.push(SelectionWarning::NotInstrumented { programs });
         }
         warnings.extend(
             self.unpatched
                 .warnings(&self.choice.patches, &self.matcher, &self.names),
         );
         let names = self.names.iter().map(String::as_str);
-        let told = self.compiler.warnings(names);
-        warnings.extend(told.iter().map(ToString::to_string));
+        let of_rules = self.compiler.warnings(names).into_iter();
+        warnings.extend(of_rules.map(SelectionWarning::Rule));
         warnings
     }
 }

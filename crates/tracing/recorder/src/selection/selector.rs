@@ -1,5 +1,7 @@
 //! The choice of functions that are traced: a [`Selector`] is asked once for each module.
 
+use super::warnings::SelectionWarning;
+use crate::recording::notes::TraceNote;
 use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::Method;
 use std::borrow::Cow;
@@ -147,13 +149,13 @@ pub trait Selector: Send {
         Gating::default()
     }
 
-    /// Returns the notes for the user about the modules that were seen since the last call, in sentences.
-    fn take_notes(&mut self) -> Vec<String> {
+    /// Returns the notes for the user about the modules that were seen since the last call.
+    fn take_notes(&mut self) -> Vec<TraceNote> {
         Vec::new()
     }
 
-    /// Returns the warnings for the user at the end, in sentences.
-    fn warnings(&mut self) -> Vec<String> {
+    /// Returns the warnings for the user at the end.
+    fn warnings(&mut self) -> Vec<SelectionWarning> {
         Vec::new()
     }
 }

@@ -6,16 +6,76 @@ use super::maps::MappedModule;
 use super::plan::ModulePlan;
 use crate::analysis::prepare::{is_linker, open};
 use crate::arch::{ROOM, is_nothing, is_whole};
+use crate::recording::notes::TraceNote;
 use dioptra_processes::procfs;
 use dioptra_tracelayout::message::PATCH_SIZE;
+use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// A debugger, by its name, and the process that it runs.
 #[derive(Clone, Debug)]
 pub struct Debugger {
     name: String,
     pid: u32,
+}
+
+/// The reason why patches of a module were left out for the sake of a debugger's breakpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BreakpointTrouble {
+    /// The debugger has breakpoints in the dynamic linker, where the tracer would be told of libraries.
+    Linker,
+    /// The debugger has breakpoints in the C library, where the tracer would be told of jumps and executed programs.
+    Library,
+    /// The debugger had set breakpoints in so many functions before the program began.
+    Set(usize),
+    /// The debugger may set breakpoints in the middle of the patches of so many functions.
+    Later(usize),
+    /// The breakpoints in so many functions cannot be read from the program's memory.
+    Unread(usize),
+}
+
+impl BreakpointTrouble {
+    /// Writes the sentence about a module of a program that a debugger runs.
+    pub(crate) fn write(
+        self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        module: &Path,
+    ) -> fmt::Result {
+        let path = module.display();
+        let lost = match self {
+            BreakpointTrouble::Linker => "libraries that are loaded later are not traced",
+            BreakpointTrouble::Library => "jumps and executed programs may be missed",
+            BreakpointTrouble::Set(functions) => {
+                return write!(
+                    f,
+                    "{path}: {functions} functions are not traced because a debugger ({name}) had set breakpoints in them \
+                     before the program began; set them when it runs (after `start`)"
+                );
+            }
+            BreakpointTrouble::Later(functions) => {
+                return write!(
+                    f,
+                    "{path}: {functions} functions are not traced because a debugger ({name}) runs the program: its \
+                     breakpoints behind their first instructions would lie in the middle of a jump; compile them with {ROOM}"
+                );
+            }
+            BreakpointTrouble::Unread(functions) => {
+                return write!(
+                    f,
+                    "{path}: {functions} functions are not traced because a debugger ({name}) runs the program, and its \
+                     breakpoints can't be read from the program's memory"
+                );
+            }
+        };
+        write!(
+            f,
+            "{lost}: a debugger ({name}) has breakpoints where the tracer would be told of them, in {path}"
+        )
+    }
 }
 
 /// The numbers of a module's patches that were left out, by reason.
@@ -86,41 +146,36 @@ impl Debugger {
     }
 
     /// Returns the notes about patches that were left out.
-    pub fn notes(&self, spared: Spared, module: &MappedModule, runtimes_own: bool) -> Vec<String> {
-        let (name, path) = (&self.name, module.path.display());
-        let mut notes = Vec::new();
-        let lost = if is_linker(&module.path) {
-            "libraries that are loaded later are not traced"
-        } else {
-            "jumps and executed programs may be missed"
+    pub fn notes(
+        &self,
+        spared: Spared,
+        module: &MappedModule,
+        runtimes_own: bool,
+    ) -> Vec<TraceNote> {
+        let note = |trouble| TraceNote::Debugged {
+            debugger: self.name.clone(),
+            module: module.path.clone(),
+            trouble,
         };
         if runtimes_own && spared != Spared::default() {
-            notes.push(format!(
-                "{lost}: a debugger ({name}) has breakpoints where the tracer would be told of them, in {path}"
-            ));
-            return notes;
+            return vec![note(match is_linker(&module.path) {
+                true => BreakpointTrouble::Linker,
+                false => BreakpointTrouble::Library,
+            })];
         }
-        if spared.breakpoints > 0 {
-            notes.push(format!(
-                "{path}: {} functions are not traced because a debugger ({name}) had set breakpoints in them before the \
-                 program began; set them when it runs (after `start`)",
-                spared.breakpoints
-            ));
-        }
-        if spared.divided > 0 {
-            notes.push(format!(
-                "{path}: {} functions are not traced because a debugger ({name}) runs the program: its breakpoints behind \
-                 their first instructions would lie in the middle of a jump; compile them with {ROOM}",
-                spared.divided
-            ));
-        }
-        if spared.unread > 0 {
-            notes.push(format!(
-                "{path}: {} functions are not traced because a debugger ({name}) runs the program, and its breakpoints \
-                 can't be read from the program's memory",
-                spared.unread
-            ));
-        }
-        notes
+        let Spared {
+            breakpoints,
+            divided,
+            unread,
+        } = spared;
+        [
+            (breakpoints, BreakpointTrouble::Set(breakpoints)),
+            (divided, BreakpointTrouble::Later(divided)),
+            (unread, BreakpointTrouble::Unread(unread)),
+        ]
+        .into_iter()
+        .filter(|(functions, _)| *functions > 0)
+        .map(|(_, trouble)| note(trouble))
+        .collect()
     }
 }

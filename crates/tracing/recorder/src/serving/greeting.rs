@@ -4,9 +4,11 @@
 //! permissions. Whoever connects is asked for a [`Hello`], for a bounded time.
 
 use super::wire::peer;
+use crate::recording::notes::TraceNote;
 use dioptra_processes::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Hello, Reason};
+use rustix::process::geteuid;
 use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -29,6 +31,83 @@ pub struct Peer {
     pub user: u32,
     /// Its name, empty if it is gone.
     name: String,
+}
+
+/// The reason why a process that has connected is not traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeerRefusal {
+    /// The process runs as another user, of this number.
+    OtherUser(u32),
+    /// Another version of the runtime was loaded into the process.
+    OtherVersion,
+    /// The process runs in a pid namespace of its own.
+    OtherNamespace,
+    /// The recorder may not open more files.
+    NoDescriptors,
+    /// The recorder cannot start a thread.
+    NoThread {
+        /// The error.
+        because: String,
+    },
+}
+
+impl PeerRefusal {
+    /// Returns whether the recorder is at fault, and not the process.
+    pub(crate) fn is_the_recorders(&self) -> bool {
+        matches!(
+            self,
+            PeerRefusal::NoDescriptors | PeerRefusal::NoThread { .. }
+        )
+    }
+}
+
+impl fmt::Display for PeerRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerRefusal::OtherUser(user) => write!(f, "it runs as another user ({user})"),
+            PeerRefusal::OtherVersion => {
+                f.write_str("another version of dioptra was loaded into it")
+            }
+            PeerRefusal::OtherNamespace => f.write_str("it runs in a pid namespace of its own"),
+            PeerRefusal::NoDescriptors => {
+                f.write_str("the recorder may not open more files (`ulimit -n`)")
+            }
+            PeerRefusal::NoThread { because } => {
+                write!(f, "the recorder can't start a thread: {because}")
+            }
+        }
+    }
+}
+
+/// The fault in the first message of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GreetingFault {
+    /// The message did not come in time.
+    Late {
+        /// Whether a part of it came.
+        begun: bool,
+    },
+    /// The connection was closed before the message came.
+    Closed {
+        /// Whether a part of it came.
+        begun: bool,
+    },
+    /// The message is none of a traced program.
+    Foreign,
+}
+
+impl fmt::Display for GreetingFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("connected to the recorder's socket and ")?;
+        let said = |begun: &bool| if *begun { "too little" } else { "nothing" };
+        match self {
+            GreetingFault::Late { begun } => write!(f, "said {}", said(begun)),
+            GreetingFault::Closed { begun } => write!(f, "closed it, having said {}", said(begun)),
+            GreetingFault::Foreign => f.write_str("said what no traced program says"),
+        }
+    }
 }
 
 impl fmt::Display for Peer {
@@ -58,14 +137,19 @@ impl Peer {
     }
 
     fn is_ours(&self) -> bool {
-        // SAFETY: the call has no arguments and can't fail.
-        let us = unsafe { libc::geteuid() };
-        self.user == us || us == 0
+        let us = geteuid();
+        self.user == us.as_raw() || us.is_root()
     }
 
-    /// Reads the first message. The error is a sentence for the user.
-    pub fn hello(&self, stream: &UnixStream) -> Result<Hello, String> {
-        let refused = |what: &str| format!("{self} {what}: it was refused, and is not traced");
+    /// Reads the first message.
+    ///
+    /// # Errors
+    /// The note for the user, if no traced program says so.
+    pub fn hello(&self, stream: &UnixStream) -> Result<Hello, TraceNote> {
+        let refused = |fault| TraceNote::PeerSilent {
+            process: self.to_string(),
+            fault,
+        };
         let patience = if self.is_ours() {
             PATIENCE
         } else {
@@ -75,12 +159,11 @@ impl Peer {
         match self.read(stream, &mut bytes, patience) {
             Ok(()) => {}
             Err((used, error)) => {
-                let said = if used == 0 { "nothing" } else { "too little" };
-                let why = match error.kind() {
-                    io::ErrorKind::WouldBlock => "connected to the recorder's socket and said",
-                    _ => "connected to the recorder's socket and closed it, having said",
-                };
-                return Err(refused(&format!("{why} {said}")));
+                let begun = used > 0;
+                return Err(refused(match error.kind() {
+                    io::ErrorKind::WouldBlock => GreetingFault::Late { begun },
+                    _ => GreetingFault::Closed { begun },
+                }));
             }
         }
         // SAFETY: the message is a structure of integers of this size, for which all bytes are valid.
@@ -90,25 +173,24 @@ impl Peer {
             .any(|reason| *reason as u32 == hello.reason)
             && hello.pid != 0;
         if !is_hello {
-            return Err(refused(
-                "connected to the recorder's socket and said what no traced program says",
-            ));
+            return Err(refused(GreetingFault::Foreign));
         }
         Ok(hello)
     }
 
     /// Returns why a process that has said hello is not traced all the same; `None` if it is.
-    pub fn refusal(&self, hello: &Hello) -> Option<String> {
+    pub fn refusal(&self, hello: &Hello) -> Option<TraceNote> {
         let why = match () {
-            () if !self.is_ours() => format!("it runs as another user ({})", self.user),
-            () if hello.version != u32::from(VERSION) => {
-                "another version of dioptra was loaded into it".to_owned()
-            }
+            () if !self.is_ours() => PeerRefusal::OtherUser(self.user),
+            () if hello.version != u32::from(VERSION) => PeerRefusal::OtherVersion,
             // The ids in chunks would mean other processes here.
-            () if hello.pid != self.pid => "it runs in a pid namespace of its own".to_owned(),
+            () if hello.pid != self.pid => PeerRefusal::OtherNamespace,
             () => return None,
         };
-        Some(format!("{self} is not traced: {why}"))
+        Some(TraceNote::PeerRefused {
+            process: self.to_string(),
+            why,
+        })
     }
 
     /// Reads as many bytes as there is room for. The error comes with the number of bytes that could be read.
@@ -157,10 +239,16 @@ mod tests {
             assert_eq!(peer.pid, std::process::id());
             (peer.hello(&ours), peer)
         };
-        let nothing = said(b"").0.unwrap_err();
+        let nothing = said(b"").0.unwrap_err().to_string();
         assert!(nothing.ends_with("having said nothing: it was refused, and is not traced"));
-        assert!(said(b"hi").0.unwrap_err().contains("said too little"));
-        let garbage = said(&[0xa5; 300]).0.unwrap_err();
+        assert!(
+            said(b"hi")
+                .0
+                .unwrap_err()
+                .to_string()
+                .contains("said too little")
+        );
+        let garbage = said(&[0xa5; 300]).0.unwrap_err().to_string();
         assert!(
             garbage.contains("said what no traced program says"),
             "{garbage}"
@@ -178,11 +266,12 @@ mod tests {
         assert_eq!((hello.reason, hello.tid), (1, 7));
         assert_eq!(peer.refusal(&hello), None);
         let other = Hello { pid: 1, ..hello };
-        assert!(peer.refusal(&other).unwrap().contains("pid namespace"));
+        let refusal = |other| peer.refusal(other).unwrap().to_string();
+        assert!(refusal(&other).contains("pid namespace"));
         let other = Hello {
             version: 0,
             ..hello
         };
-        assert!(peer.refusal(&other).unwrap().contains("another version"));
+        assert!(refusal(&other).contains("another version"));
     }
 }

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 
 /// Returns the size of a page in bytes, which is the same in all processes.
 pub fn page_size() -> u64 {
-    // SAFETY: the call changes nothing.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    rustix::param::page_size() as u64
 }
 
 /// A line of `/proc/PID/maps`.

@@ -13,11 +13,13 @@ use super::stopping::{CannotStop, StoppedThreads, has_others};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use crate::analysis::prepare::open;
 use crate::arch::{SEES_AT_ONCE, is_one_instruction};
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::Shared;
 use dioptra_tracelayout::message::{
     Applied, Hello, PATCH_SIZE, Patch, Reason, SetupStep, StepKind, StepRequest,
 };
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -25,6 +27,35 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
+
+/// The reason why functions could not be patched while other threads ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PatchObstacle {
+    /// Threads were in the middle of the functions' first instructions, and stayed there.
+    InTheMiddle,
+    /// Other threads run that may execute the functions, and can't be stopped.
+    ThreadsRun {
+        /// The reason why they can't be stopped.
+        because: String,
+    },
+    /// The thread that was to stop the other threads broke off.
+    NotStopped,
+}
+
+impl fmt::Display for PatchObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PatchObstacle::InTheMiddle => f.write_str(
+                "threads were in the middle of their first instructions, and stayed there",
+            ),
+            PatchObstacle::ThreadsRun { because } => {
+                write!(f, "other threads run that may execute them, and {because}")
+            }
+            PatchObstacle::NotStopped => f.write_str("stopping the other threads failed"),
+        }
+    }
+}
 
 /// Lets a process that has said hello write patches of one of its modules, and returns how that went.
 ///
@@ -52,28 +83,35 @@ pub fn patch(
     });
     let (why, left) = match done {
         Ok(Ok((next, left))) => {
-            let why = "threads were in the middle of their first instructions, and stayed there";
-            note(shared, pid, module, left, why);
+            note(shared, pid, module, left, PatchObstacle::InTheMiddle);
             return next;
         }
         Ok(Err(why)) => {
-            let why = format!("other threads run that may execute them, and {why}");
+            let because = why.to_string();
             let at_once = written_at_once(pid, patches, module);
-            (why, at_once)
+            (PatchObstacle::ThreadsRun { because }, at_once)
         }
-        Err(_) => ("stopping the other threads failed".to_owned(), Vec::new()),
+        Err(_) => (PatchObstacle::NotStopped, Vec::new()),
     };
-    note(shared, pid, module, patches.len() - left.len(), &why);
+    note(shared, pid, module, patches.len() - left.len(), why);
     write(stream, &left)
 }
 
 /// Notes how many functions of a module are left alone.
-fn note(shared: &Shared, pid: u32, module: &MappedModule, count: usize, why: &str) {
-    if count > 0 {
-        shared.state().note_loss(format!(
-            "process {pid}: {count} functions of {} are not traced: {why}",
-            module.path.display()
-        ));
+fn note(
+    shared: &Shared,
+    pid: u32,
+    module: &MappedModule,
+    functions: usize,
+    obstacle: PatchObstacle,
+) {
+    if functions > 0 {
+        shared.state().note(TraceNote::FunctionsUnpatched {
+            pid,
+            module: module.path.clone(),
+            functions,
+            obstacle,
+        });
     }
 }
 

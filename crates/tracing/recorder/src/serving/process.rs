@@ -8,6 +8,7 @@ use crate::analysis::prepare::{Prepared, SampledFunction};
 use crate::collecting::clock::TraceClock;
 use crate::collecting::counters::how;
 use crate::pools::hooks::HookOptions;
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::{Shared, State, monotonic};
 use crate::selection::selector::Gating;
 use dioptra_processes::procfs;
@@ -89,7 +90,7 @@ fn spare(
     plan: &mut ModulePlan,
     module: &MappedModule,
     prepared: &Prepared,
-) -> Vec<String> {
+) -> Vec<TraceNote> {
     let runtimes_own = prepared.is_runtimes_own();
     let spared = debugger.spare(plan, module, runtimes_own);
     debugger.notes(spared, module, runtimes_own)
@@ -213,10 +214,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
     {
         let is_first = state.without_personality.insert(pid);
         if is_first && !is_start {
-            state.note(format!(
-                "process {pid} has loaded LLVM's unwinder after its functions were patched: an exception that this lets pass \
-                 through them ends the program; link it to the program, or preload it"
-            ));
+            state.note(TraceNote::LateUnwinder { pid });
         }
     }
     let addresses = addresses(state, pid, hello);
@@ -244,10 +242,11 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
                 });
             }
             Ok(None) => {}
-            Err(error) => state.note_loss(format!(
-                "process {pid}: {} is not traced: {error}",
-                module.path.display()
-            )),
+            Err(error) => state.note(TraceNote::ModuleUnplanned {
+                pid,
+                module: module.path.clone(),
+                because: error.to_string(),
+            }),
         }
     }
     Ok(plans)

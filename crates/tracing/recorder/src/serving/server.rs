@@ -1,15 +1,17 @@
 //! The server that answers traced processes.
 
-use super::greeting::Peer;
+use super::greeting::{Peer, PeerRefusal};
 use super::loaded::LoadedPool;
 use super::patching;
 use super::process::{self, PlannedModule, Plans};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
+use crate::recording::notes::TraceNote;
 use crate::recording::shared::{Shared, monotonic};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
     Applied, Hello, InstrumentedFunction, Reason, SetupStep, StepKind, StepRequest, Welcome,
 };
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -20,6 +22,38 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// A step that failed in a process when a module was to be traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailedStep {
+    /// The tracer's code could not be loaded.
+    LoadPool,
+    /// The tracer's code was not loaded near the module.
+    PlacePool,
+    /// There is no memory for the facts about the functions.
+    Remember,
+    /// A policy forbids to make the module's code writable.
+    WriteForbidden,
+    /// The module's code could not be made writable.
+    Write,
+}
+
+impl fmt::Display for FailedStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FailedStep::LoadPool => "the tracer's code could not be loaded",
+            FailedStep::PlacePool => "the tracer's code was not loaded where it has to be",
+            FailedStep::Remember => {
+                "there is no memory for what the tracer has to know of its functions"
+            }
+            FailedStep::WriteForbidden => {
+                "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids"
+            }
+            FailedStep::Write => "its code could not be made writable",
+        })
+    }
+}
 
 /// A socket, and the name by which processes find it.
 #[derive(Debug)]
@@ -62,11 +96,7 @@ impl Listener {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
                     drop(spare.take());
                     if let Ok((stream, _)) = self.listener.accept() {
-                        refuse(
-                            &stream,
-                            shared,
-                            "the recorder may not open more files (`ulimit -n`)",
-                        );
+                        refuse(&stream, shared, PeerRefusal::NoDescriptors);
                     } else {
                         std::thread::sleep(PAUSE);
                     }
@@ -101,36 +131,37 @@ fn start(stream: UnixStream, shared: &Arc<Shared>) {
         std::thread::Builder::new().spawn(move || answer(&stream, &shared))
     };
     if let Err(error) = answering {
-        refuse(
-            &stream,
-            shared,
-            &format!("the recorder can't start a thread: {error}"),
-        );
+        let because = error.to_string();
+        refuse(&stream, shared, PeerRefusal::NoThread { because });
     }
 }
 
 /// Notes why a process that connects is not traced; the process goes on when the connection is closed.
-fn refuse(stream: &UnixStream, shared: &Shared, why: &str) {
-    let peer = Peer::of(stream).map_or_else(|_| "a process".to_owned(), |peer| peer.to_string());
-    let text = format!("{peer} is not traced: {why}");
-    shared.state().note_loss(text);
+fn refuse(stream: &UnixStream, shared: &Shared, why: PeerRefusal) {
+    let process = Peer::of(stream).map_or_else(|_| "a process".to_owned(), |peer| peer.to_string());
+    shared.state().note(TraceNote::PeerRefused { process, why });
 }
 
 fn answer(stream: &UnixStream, shared: &Shared) {
-    let note = |text| shared.state().note(text);
+    let note = |note| shared.state().note(note);
     let peer = match Peer::of(stream) {
         Ok(peer) => peer,
-        Err(error) => return note(format!("a process can't be asked who it is: {error}")),
+        Err(error) => {
+            return note(TraceNote::PeerUnknown {
+                because: error.to_string(),
+            });
+        }
     };
     match peer.hello(stream) {
         Ok(hello) => {
             if let Err(error) = serve_peer(stream, &peer, &hello, shared) {
-                shared.state().note_loss(format!(
-                    "{peer}, which was to be traced, broke off: {error}"
-                ));
+                note(TraceNote::BrokeOff {
+                    process: peer.to_string(),
+                    because: error.to_string(),
+                });
             }
         }
-        Err(why) => note(why),
+        Err(silent) => note(silent),
     }
 }
 
@@ -276,27 +307,19 @@ fn applied(next: &StepRequest, pid: u32, path: &Path, shared: &Shared) -> bool {
     if next.applied == Applied::Done as u32 {
         return true;
     }
-    let why = match next.applied {
-        n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
-        n if n == Applied::Misplaced as u32 => {
-            "the tracer's code was not loaded where it has to be"
-        }
-        n if n == Applied::NoMemory as u32 => {
-            "there is no memory for what the tracer has to know of its functions"
-        }
-        _ if is_forbidden(next.error) => {
-            "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids"
-        }
-        _ => "its code could not be made writable",
+    let step = match next.applied {
+        n if n == Applied::NoPool as u32 => FailedStep::LoadPool,
+        n if n == Applied::Misplaced as u32 => FailedStep::PlacePool,
+        n if n == Applied::NoMemory as u32 => FailedStep::Remember,
+        _ if is_forbidden(next.error) => FailedStep::WriteForbidden,
+        _ => FailedStep::Write,
     };
-    let error = match next.error {
-        0 => String::new(),
-        errno => format!(" ({})", io::Error::from_raw_os_error(errno.cast_signed())),
-    };
-    shared.state().note_loss(format!(
-        "process {pid}: {} is not traced: {why}{error}",
-        path.display()
-    ));
+    shared.state().note(TraceNote::ModuleStepFailed {
+        pid,
+        module: path.to_owned(),
+        step,
+        errno: next.error.cast_signed(),
+    });
     false
 }
 

@@ -1,8 +1,9 @@
 //! Messages between the recorder and traced processes: structures of integers, and descriptors of memory beside them.
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 /// Returns the ids of the process and of the user at the other end, as this process sees them.
@@ -37,14 +38,7 @@ pub fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
 /// # Errors
 /// The system calls' errors.
 pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    // SAFETY: the name outlives the call; the descriptor is checked and ours.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"dioptra".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        File::from(OwnedFd::from_raw_fd(fd))
-    };
+    let mut file = File::from(memfd_create(c"dioptra", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }
