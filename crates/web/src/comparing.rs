@@ -39,7 +39,7 @@ pub(crate) fn table(
     }
     let normalize = request.normalize.clone().unwrap_or_default();
     let kind = TableKind::Diff {
-        with: other.selected.key.clone(),
+        with: Box::new(other.selected.key.clone()),
         normalize: normalize.clone(),
     };
     let key = key_of(&first, request, by, kind)?;

@@ -47,7 +47,7 @@ pub(crate) struct TableKey {
 pub(crate) enum TableKind {
     Report,
     Diff {
-        with: SelectionKey,
+        with: Box<SelectionKey>,
         normalize: String,
     },
     Metrics {

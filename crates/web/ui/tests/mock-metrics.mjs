@@ -33,7 +33,7 @@ export function metricsTable(query, functions) {
     column("kept_windows", "kept", null, "count"), column("windows", "windows", null, "count"), column("discarded_percent", "discarded", "percent", "ratio"), column("trust", "trust", null, "name"), column("module", "module", null, "name"), column("function", "function", null, "name"),
   ];
   const rows = functions.slice(0, 300).map((each, at) => {
-    const ipc = at === 3 ? 0.2 : 1.5 + 0.4 * Math.sin(at);
+    const ipc = at === 3 ? 0.2 : 1.5 + 0.1 * Math.sin(at);
     const far = 0.02 + at / 2000;
     const faults = at % 5 === 0 ? null : at / 100;
     return {

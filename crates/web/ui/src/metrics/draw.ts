@@ -34,7 +34,7 @@ const LABEL = 36;
 const LABELS = 12;
 
 export function layScatter(points: readonly Point[], width: number, height: number, log: boolean): ScatterLayout {
-  const area = { left: 74, top: 14, right: Math.max(90, width - 16), bottom: Math.max(30, height - 36) };
+  const area = { left: 74, top: 24, right: Math.max(90, width - 16), bottom: Math.max(30, height - 36) };
   const x = scaleOf(points.map((point) => point.x), log);
   // Limits far beyond all values would press the points together, so values alone decide the scale.
   const y = scaleOf(points.map((point) => point.y), log);
@@ -67,7 +67,7 @@ function paint(points: readonly Point[], laid: ScatterLayout, look: ScatterLook,
   brush.line(area.left, area.bottom, area.right, area.bottom, colours.strong);
   brush.line(area.left, area.top, area.left, area.bottom, colours.strong);
   brush.text((area.left + area.right) / 2, area.bottom + 27, "share of the time", colours.text, "middle");
-  brush.text(area.left + 6, area.top - 4, look.title, colours.text, "start");
+  brush.text(area.left, area.top - 14, look.title, colours.text, "start");
   points.forEach((point, at) => {
     const isFaint = point.trust === "unreliable";
     const ink = isFaint ? colours.strong : point.isOutlier ? colours.warning : colours.point;

@@ -48,7 +48,7 @@ export function DataTable(props: TableProps) {
   const virtual = createVirtualRows(() => scroll, () => props.rows.total(), rowHeight, headHeight);
   const [active, setActive] = createSignal(0);
   const [room, setRoom] = createSignal(800);
-  const widths = createWidths(() => arranged().shown, settings, change, room);
+  const widths = createWidths(() => arranged().shown, settings, change, room, () => props.showErrors === true || settings.errors);
 
   onMount(() => {
     const observer = new ResizeObserver(() => setRoom(scroll.clientWidth));

@@ -16,7 +16,8 @@ export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: 
   const value = () => props.row.cells[props.column.at] ?? null;
   const error = () => props.row.errors?.[props.column.id];
   const note = () => props.row.notes?.[props.column.id];
-  const isShare = () => props.column.measure === "percent";
+  // The change of a sum is in percent and no share of anything.
+  const isShare = () => props.column.measure === "percent" && !/_change\b/.test(props.column.id);
   const hint = () => {
     const now = value();
     if (now === null) return note() ?? "";
