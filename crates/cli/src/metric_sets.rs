@@ -1,34 +1,22 @@
 //! The available sets of metrics: built-in ones, the user's files, and the makers' data in a folder of the user's.
 
 use anyhow::{Context, anyhow, bail};
-use dioptra_metrics::{CpuId, MetricSet, PmuData, builtin};
+pub use dioptra_metrics::ChosenColumns;
+use dioptra_metrics::{ChoiceError, MetricSet, PmuData};
 use dioptra_recorder::machine::Machine;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The variable that names the makers' folder, in place of `--pmu-data`.
 const FOLDER: &str = "DIOPTRA_PMU_DATA";
 
-/// The name of the set for the CPU at hand.
-pub const OF_THE_CPU: &str = "cpu";
-
-/// The sources of metric sets.
+/// The sources of metric sets, with errors in the words of the command line.
 #[derive(Debug)]
 pub struct MetricSets {
-    published: Option<PmuData>,
-    /// The CPU at hand, as a profile's header names it.
-    cpu: Option<String>,
+    sets: dioptra_metrics::MetricSets,
     /// The recording whose CPU that is; `None` for this machine's.
     recording: Option<PathBuf>,
-}
-
-/// A set, and its chosen columns.
-#[derive(Clone, Debug)]
-pub struct ChosenColumns {
-    /// The set.
-    pub set: Cow<'static, MetricSet>,
-    /// The indices of the chosen columns.
-    pub columns: Vec<usize>,
 }
 
 impl MetricSets {
@@ -45,30 +33,9 @@ impl MetricSets {
     /// # Errors
     /// The folder cannot be read, or has no metrics.
     pub fn for_cpu(cpu: Option<String>, folder: Option<&Path>) -> anyhow::Result<MetricSets> {
-        let (folder, who) = match folder {
-            Some(folder) => (Some(folder.to_owned()), "--pmu-data"),
-            None => (
-                std::env::var_os(FOLDER)
-                    .filter(|folder| !folder.is_empty())
-                    .map(PathBuf::from),
-                FOLDER,
-            ),
-        };
-        let open = |folder: PathBuf| {
-            let data = PmuData::open(&folder).with_context(|| who.to_owned())?;
-            if data.cpus().is_empty() {
-                let skipped = data.skipped().join("; ");
-                bail!(
-                    "{who}: {} holds no metrics that Intel's perfmon or Arm's telemetry-solution publish{}{skipped}",
-                    folder.display(),
-                    if skipped.is_empty() { "" } else { ": " },
-                );
-            }
-            Ok(data)
-        };
+        let published = MetricSets::open_published(folder)?;
         Ok(MetricSets {
-            published: folder.map(open).transpose()?,
-            cpu,
+            sets: dioptra_metrics::MetricSets::new(cpu, published),
             recording: None,
         })
     }
@@ -100,14 +67,43 @@ impl MetricSets {
         }
     }
 
-    /// Returns the CPU at hand, as a profile's header names it, if it is known.
-    pub fn cpu(&self) -> Option<&str> {
-        self.cpu.as_deref()
+    /// Opens the makers' data of `folder` or, without it, of `DIOPTRA_PMU_DATA`, if either is named.
+    ///
+    /// # Errors
+    /// The same as [`MetricSets::for_cpu`].
+    pub fn open_published(folder: Option<&Path>) -> anyhow::Result<Option<Arc<PmuData>>> {
+        let (folder, who) = match folder {
+            Some(folder) => (Some(folder.to_owned()), "--pmu-data"),
+            None => (
+                std::env::var_os(FOLDER)
+                    .filter(|folder| !folder.is_empty())
+                    .map(PathBuf::from),
+                FOLDER,
+            ),
+        };
+        let open = |folder: PathBuf| {
+            let data = PmuData::open(&folder).with_context(|| who.to_owned())?;
+            if data.cpus().is_empty() {
+                let skipped = data.skipped().join("; ");
+                bail!(
+                    "{who}: {} holds no metrics that Intel's perfmon or Arm's telemetry-solution publish{}{skipped}",
+                    folder.display(),
+                    if skipped.is_empty() { "" } else { ": " },
+                );
+            }
+            Ok(Arc::new(data))
+        };
+        folder.map(open).transpose()
     }
 
     /// Returns the makers' data, if a folder was named.
     pub fn published(&self) -> Option<&PmuData> {
-        self.published.as_ref()
+        self.sets.published()
+    }
+
+    /// Returns the CPU at hand, as a profile's header names it, if it is known.
+    pub fn cpu(&self) -> Option<&str> {
+        self.sets.cpu()
     }
 
     /// Returns all sets for the CPU at hand: the maker's set, the built-in one for its family, and `generic`.
@@ -115,122 +111,55 @@ impl MetricSets {
     /// # Errors
     /// A maker's file is wrong.
     pub fn of_this_cpu(&self) -> anyhow::Result<Vec<Cow<'static, MetricSet>>> {
-        let mut sets = match self.cpu() {
-            Some(cpu) => self.for_named_cpu(cpu)?,
-            None => Vec::new(),
-        };
-        sets.push(Cow::Borrowed(MetricSet::generic()));
-        Ok(sets)
+        Ok(self.sets.of_this_cpu()?)
     }
 
-    /// Returns the sets for a CPU, by its id or by the name of one of its sets: the maker's, then the built-in ones.
-    /// Returns none if the CPU has only the generic set.
+    /// Returns the sets for a CPU; see [`dioptra_metrics::MetricSets::for_named_cpu`].
     ///
     /// # Errors
     /// A maker's file is wrong.
     pub fn for_named_cpu(&self, cpu: &str) -> anyhow::Result<Vec<Cow<'static, MetricSet>>> {
-        let mut sets = Vec::new();
-        if let Some(data) = &self.published
-            && publishes(data, cpu)
-        {
-            sets.push(Cow::Owned(data.set_for(cpu)?));
-        }
-        sets.extend(
-            MetricSet::named(cpu)
-                .or_else(|| MetricSet::for_cpu(cpu))
-                .map(Cow::Borrowed),
-        );
-        Ok(sets)
+        Ok(self.sets.for_named_cpu(cpu)?)
     }
 
-    /// Finds the set of this name: a file's path, a built-in set, a CPU of the makers' folder, a CPU's id, or `cpu` for
-    /// the CPU at hand. Returns `None` if there is none.
+    /// Finds the set of this name; see [`dioptra_metrics::MetricSets::find_or_load`].
     ///
     /// # Errors
     /// The set exists but cannot be read.
     pub fn find(&self, name: &str) -> anyhow::Result<Option<Cow<'static, MetricSet>>> {
-        let path = Path::new(name);
-        let is_path = name.contains('/')
-            || path
-                .extension()
-                .is_some_and(|end| end == "toml" || end == "json");
-        if is_path {
-            return Ok(Some(Cow::Owned(MetricSet::load(path)?)));
-        }
-        if name.eq_ignore_ascii_case(OF_THE_CPU) {
-            let cpu = self.cpu().with_context(|| self.no_cpu())?;
-            let set = self.for_named_cpu(cpu)?.into_iter().next();
-            let Some(set) = set else {
-                bail!(
-                    "there is no set for the CPU {} but `generic`; see `dioptra list cpus`, or name a folder of its \
-                     maker's files with --pmu-data",
-                    CpuId::parse(cpu)
-                );
-            };
-            return Ok(Some(set));
-        }
-        if name.is_empty() {
-            return Ok(None);
-        }
-        Ok(self.for_named_cpu(name)?.into_iter().next())
+        self.sets
+            .find_or_load(name)
+            .map_err(|error| self.explain(error))
     }
 
-    /// Returns the columns that a name chooses. The name is a whole set ([`MetricSets::find`]), `SET:COLUMN`, or a
-    /// column of the sets for the CPU at hand. A column is one with the columns that fold under it, or a maker's group
-    /// of columns.
+    /// Returns the columns that a name chooses; see [`dioptra_metrics::MetricSets::choose`].
     ///
     /// # Errors
     /// There is nothing of this name, or it cannot be read.
     pub fn choose(&self, name: &str) -> anyhow::Result<ChosenColumns> {
-        if let Some(set) = self.find(name)? {
-            let columns = (0..set.columns().len()).collect();
-            return Ok(ChosenColumns { set, columns });
-        }
-        // Names of columns may hold colons themselves.
-        for (at, _) in name.match_indices(':') {
-            if let Some(set) = self.find(&name[..at])? {
-                let column = &name[at + 1..];
-                let columns = set.columns_named(column).ok_or_else(|| {
-                    anyhow!(
-                        "the set {} has no column or group `{column}`; see `dioptra list metrics --cpu {}`",
-                        set.name,
-                        &name[..at]
-                    )
-                })?;
-                return Ok(ChosenColumns { set, columns });
-            }
-        }
-        for set in self.of_this_cpu()? {
-            if let Some(columns) = set.columns_named(name) {
-                return Ok(ChosenColumns { set, columns });
-            }
-        }
-        let known: Vec<&str> = builtin().iter().map(|b| b.name).collect();
-        bail!(
-            "there is no set of metrics, and no metric for this CPU, named `{name}`; sets are {}{}; metrics are listed \
-             by `dioptra list metrics`",
-            known.join(", "),
-            match &self.published {
-                Some(data) => format!(
-                    " and, of the makers' folder, {}",
-                    data.cpus()
-                        .iter()
-                        .map(|cpu| cpu.name.as_str())
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                ),
-                None => String::new(),
-            }
-        )
+        self.sets.choose(name).map_err(|error| self.explain(error))
     }
-}
 
-/// Returns whether the folder has a set for the CPU.
-fn publishes(data: &PmuData, cpu: &str) -> bool {
-    let id = CpuId::parse(cpu);
-    data.cpus().iter().any(|known| {
-        known.name.eq_ignore_ascii_case(cpu) || known.patterns.iter().any(|p| id.matches(p))
-    })
+    /// Adds to an error the commands and flags that help.
+    fn explain(&self, error: ChoiceError) -> anyhow::Error {
+        match error {
+            ChoiceError::NoCpu => anyhow!(self.no_cpu()),
+            ChoiceError::NoSetOfCpu { .. } => anyhow!(
+                "{error}; see `dioptra list cpus`, or name a folder of its maker's files with --pmu-data"
+            ),
+            ChoiceError::NoColumn { ref given, .. } => {
+                anyhow!("{error}; see `dioptra list metrics --cpu {given}`")
+            }
+            ChoiceError::NoMetric { ref published, .. } => {
+                let published = match published {
+                    Some(cpus) => format!(" and, of the makers' folder, {}", cpus.join(", ")),
+                    None => String::new(),
+                };
+                anyhow!("{error}{published}; metrics are listed by `dioptra list metrics`")
+            }
+            other => other.into(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -239,8 +168,7 @@ mod tests {
 
     fn sets(cpu: &str) -> MetricSets {
         MetricSets {
-            published: None,
-            cpu: Some(cpu.to_owned()),
+            sets: dioptra_metrics::MetricSets::new(Some(cpu.to_owned()), None),
             recording: None,
         }
     }

@@ -285,6 +285,83 @@ fn numbers_of_a_new_recording_are_those_of_report_and_annotate() {
     page.end();
 }
 
+/// Compares an export of the page with what a command prints as JSON.
+fn compare_export(page: &Page, query: &str, command: &[&str]) {
+    let found = page.ask(&format!("/api/export?format=json&{query}"));
+    let mut words = command.to_vec();
+    words.extend(["--format", "json"]);
+    let output = output(&words);
+    assert!(output.status.success(), "{words:?}");
+    let expected: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["columns"], expected["columns"], "{query}");
+    assert_eq!(found["rows"], expected["rows"], "{query}");
+    assert!(!found["rows"].as_array().expect("rows").is_empty());
+}
+
+/// Records a program with these options.
+fn record(folder: &Path, name: &str, options: &[&str]) -> Result<String, Skip> {
+    programs::need_sampling()?;
+    let program = programs::c("shares", &["-g", "-O1", "-fno-omit-frame-pointer"])?;
+    let file = folder.join(name).to_str().expect("a path").to_owned();
+    let status = dioptra(&["record", "-q", "-o", &file])
+        .args(options)
+        .arg("--")
+        .arg(&program)
+        .arg("100")
+        .stdout(Stdio::null())
+        .status()
+        .expect("dioptra runs");
+    assert!(status.success());
+    Ok(file)
+}
+
+#[test]
+fn metrics_and_changes_are_those_of_the_commands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let events = ["-g", "-F", "1500", "-e", "task-clock,page-faults"];
+    let before = or_skip!(record(folder.path(), "before.data", &events));
+    let after = or_skip!(record(folder.path(), "after.data", &events));
+    let windows = or_skip!(record(folder.path(), "windows.data", &["-g", "--windows"]));
+    let (before, after, windows) = (&*before, &*after, &*windows);
+    let page = Page::open(&[before, after, windows]);
+    for profile in 0..3 {
+        let began = Instant::now();
+        while page.ask("/api/status")["profiles"][profile]["state"] != "ready" {
+            assert!(began.elapsed() < Duration::from_secs(120));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    for by in ["function", "path", "line", "module", "thread", "process"] {
+        let command = ["metrics", "-i", windows, "--by", by];
+        compare_export(&page, &format!("of=metrics&profile=2&by={by}"), &command);
+    }
+    let command = ["metrics", "-i", windows, "--time", "0.02.."];
+    compare_export(&page, "of=metrics&profile=2&time=20000000..", &command);
+    // Without windows: ratios of sampled counts.
+    compare_export(&page, "of=metrics", &["metrics", "-i", before]);
+    let command = [
+        "report",
+        "-i",
+        before,
+        "--by",
+        "module",
+        "--metric",
+        "faults_per_ms",
+    ];
+    // The command shows errors beside metrics for programs.
+    compare_export(&page, "by=module&metric=faults_per_ms&errors=1", &command);
+    for by in ["function", "module", "process,module"] {
+        let command = ["diff", before, after, "--by", by];
+        compare_export(&page, &format!("of=diff&with=1&by={by}"), &command);
+    }
+    for normalize in ["time", "page-faults"] {
+        let command = ["diff", before, after, "--normalize", normalize];
+        let query = format!("of=diff&with=1&normalize={normalize}");
+        compare_export(&page, &query, &command);
+    }
+    page.end();
+}
+
 #[test]
 fn the_page_ends_with_ctrl_c_and_says_nothing_on_the_way() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::jobs::Ticket;
 use crate::selected::{Selected, SelectionKey};
 use crate::server::Shared;
-use crate::texts;
+use crate::{flame_changes, texts};
 use dioptra_profile::{
     CallTree, Count, FunctionId, TreeDirection, TreeLimits, call_tree, trees_around,
 };
@@ -28,9 +28,9 @@ const LEAST: u32 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TreeKey {
     pub selection: SelectionKey,
-    events: Vec<usize>,
-    callers: bool,
-    focus: Option<FunctionId>,
+    pub events: Vec<usize>,
+    pub callers: bool,
+    pub focus: Option<FunctionId>,
 }
 
 /// A whole tree: nodes depth first, the heaviest child first.
@@ -38,7 +38,7 @@ pub(crate) struct TreeKey {
 pub(crate) struct FlatTree {
     /// One more than the parent's number; 0 for top nodes.
     above: Vec<u32>,
-    function: Vec<FunctionId>,
+    pub function: Vec<FunctionId>,
     /// The number of the first node behind the node's subtree.
     end: Vec<u32>,
     /// The number of children.
@@ -46,7 +46,7 @@ pub(crate) struct FlatTree {
     /// By event, then node.
     own: Vec<Vec<Count>>,
     /// By event, then node.
-    total: Vec<Vec<Count>>,
+    pub total: Vec<Vec<Count>>,
     /// The nodes that were too light to be made.
     left_out: usize,
 }
@@ -91,11 +91,11 @@ impl FlatTree {
         flat
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.function.len()
     }
 
-    fn parent(&self, node: usize) -> Option<usize> {
+    pub(crate) fn parent(&self, node: usize) -> Option<usize> {
         (self.above[node] as usize).checked_sub(1)
     }
 
@@ -105,7 +105,7 @@ impl FlatTree {
 }
 
 /// The tree of a request.
-fn tree(
+pub(crate) fn tree(
     shared: &Shared,
     selected: &Selected,
     key: TreeKey,
@@ -263,7 +263,7 @@ pub(crate) fn answer(
         focus: focus.transpose()?,
     };
     let is_focused = key.focus.is_some();
-    let tree = tree(shared, &selected, key, ticket)?;
+    let tree = tree(shared, &selected, key.clone(), ticket)?;
     ticket.check()?;
     let root = request.root.map(|root| root as usize);
     if let Some(root) = root.filter(|root| *root >= tree.len()) {
@@ -320,6 +320,21 @@ pub(crate) fn answer(
         at = tree.parent(node);
     }
     above.reverse();
+    let mut facts = profile_facts(&selected.profile, &named.names, events);
+    let other = match request.with {
+        Some(with) => {
+            let asked = flame_changes::Asked {
+                request,
+                with,
+                selected: &selected,
+                key: &key,
+                tree: &tree,
+                nodes: &nodes,
+            };
+            Some(asked.answer(shared, &mut facts, ticket)?)
+        }
+        None => None,
+    };
     let left_out = FlameLeftOut {
         nodes: all - nodes.len() + if root.is_none() { tree.left_out } else { 0 },
         weight: weight_left_out(&tree, &nodes, root, wholes.first().copied().unwrap_or(0)),
@@ -347,7 +362,8 @@ pub(crate) fn answer(
         nodes: answer_nodes,
         left_out,
         total_nodes: tree.len() + tree.left_out,
-        facts: texts::facts(&profile_facts(&selected.profile, &named.names, events)),
+        other,
+        facts: texts::facts(&facts),
     })
 }
 

@@ -8,23 +8,29 @@
 //! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
 //!   in addresses.
 //! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
+//! - `metrics` and `windowed`: metrics with their intervals; `other`, `comparing`, `flame_changes`: changes to another profile.
 //! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
 //! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
 
 pub mod api;
 mod assets;
 mod cache;
+mod comparing;
 mod failure;
 mod filter;
+mod flame_changes;
 mod flames;
 mod functions;
 mod jobs;
 mod keys;
 mod loaded;
+mod metrics;
+mod other;
 mod overview;
 mod parameters;
 mod profiles;
 mod routes;
+mod row_keys;
 mod searches;
 mod security;
 mod selected;
@@ -32,5 +38,6 @@ mod server;
 mod tables;
 mod texts;
 mod timelines;
+mod windowed;
 
 pub use server::{Server, Stopper, WebError, WebOptions};

@@ -2,14 +2,17 @@
 
 use crate::api::MachineInfo;
 use crate::keys::{FunctionKeys, Keys};
+use crate::metrics::MetricNames;
 use crate::profiles::FileState;
+use dioptra_metrics::MetricSets;
 use dioptra_perfdata::{Features, PerfData};
 use dioptra_perfevents::SampleType;
 use dioptra_profile::branches::BranchFilter;
 use dioptra_profile::{
-    DebugInfoWanted, FunctionId, KernelSamples, LoadOptions, LoadPlan, LoadProgress, Names, Profile,
+    DebugInfoWanted, EventProfile, FunctionId, KernelSamples, LoadOptions, LoadPlan, LoadProgress,
+    Names, Profile,
 };
-use dioptra_report::SourceFiles;
+use dioptra_report::{Shapes, SourceFiles};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
 use dioptra_windows::section::WindowsSection;
 use std::collections::HashMap;
@@ -24,7 +27,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    fn of(names: Names) -> Named {
+    pub(crate) fn of(names: Names) -> Named {
         Named {
             keys: FunctionKeys::of(&names),
             names,
@@ -61,6 +64,7 @@ pub(crate) enum NamesWanted {
 pub(crate) struct Finding {
     pub symbols: SymbolOptions,
     pub sources: SourceFiles,
+    pub metrics: MetricNames,
 }
 
 /// A loaded recording.
@@ -80,10 +84,18 @@ pub(crate) struct Loaded {
     /// Nanoseconds from the first sample to the last one.
     pub duration: Option<u64>,
     pub has_cpus: bool,
-    symbols: SymbolOptions,
+    /// The sets of metrics for the recorded CPU.
+    pub metric_sets: MetricSets,
+    /// The names of the metrics that tables show unless a request names others.
+    pub default_metrics: Vec<String>,
+    pub symbols: SymbolOptions,
     functions: Arc<Named>,
     lines: OnceLock<Arc<Named>>,
     inlined: OnceLock<Arc<Named>>,
+    /// By [`NamesWanted`]: see [`Loaded::plain_names`].
+    plain: [OnceLock<Arc<Named>>; 3],
+    /// By [`NamesWanted`]: the shapes of functions without names.
+    shapes: [OnceLock<Arc<Shapes>>; 3],
     /// Recorded paths of source files, by the ids that answers named.
     known_sources: Mutex<HashMap<String, Arc<str>>>,
 }
@@ -190,6 +202,10 @@ impl Loaded {
             functions: Arc::new(Named::of(names)),
             lines: OnceLock::new(),
             inlined: OnceLock::new(),
+            plain: Default::default(),
+            shapes: Default::default(),
+            metric_sets: MetricSets::new(features.cpuid.clone(), finding.metrics.published.clone()),
+            default_metrics: finding.metrics.names.clone(),
             known_sources: Mutex::default(),
             profile: Arc::new(profile),
         })
@@ -216,6 +232,42 @@ impl Loaded {
             names.find_debug_info(&self.profile, self.symbols.clone(), wanted);
             Arc::new(Named::of(names))
         })
+    }
+
+    /// Whether the recording was made for windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        let mut events = self.profile.events().iter();
+        events.any(EventProfile::is_set_aside)
+    }
+
+    /// The names that `dioptra diff` compares by: places without names are one function of their module, since their
+    /// addresses differ between two builds.
+    pub(crate) fn plain_names(&self, wanted: NamesWanted) -> Arc<Named> {
+        if !self.has_chains() {
+            return Arc::clone(self.named(wanted));
+        }
+        let made = self.plain[wanted as usize].get_or_init(|| {
+            let mut names = Names::find(&self.profile, self.symbols.clone());
+            let debug_info = DebugInfoWanted {
+                lines: wanted != NamesWanted::Functions,
+                inlined: wanted == NamesWanted::Inlined,
+            };
+            if debug_info != DebugInfoWanted::default() {
+                names.find_debug_info(&self.profile, self.symbols.clone(), debug_info);
+            }
+            Arc::new(Named::of(names))
+        });
+        Arc::clone(made)
+    }
+
+    /// The shapes of functions without names, of [`Loaded::plain_names`].
+    pub(crate) fn shapes(&self, wanted: NamesWanted) -> Arc<Shapes> {
+        let made = self.shapes[wanted as usize].get_or_init(|| {
+            let named = self.plain_names(wanted);
+            let shapes = Shapes::find(&self.profile, &named.names, self.symbols.clone());
+            Arc::new(shapes)
+        });
+        Arc::clone(made)
     }
 
     /// Remembers that an answer named a source file, and returns the file's id.

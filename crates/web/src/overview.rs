@@ -2,7 +2,7 @@
 
 use crate::api::{EventInfo, ProfileAnswer, ProfileCounts, ProfileHas};
 use crate::loaded::{Loaded, NamesWanted};
-use crate::texts;
+use crate::{metrics, texts};
 use dioptra_report::profile_facts;
 use std::collections::BTreeSet;
 
@@ -56,6 +56,7 @@ pub(crate) fn answer(loaded: &Loaded) -> ProfileAnswer {
             branches: numbers
                 .clone()
                 .any(|event| profile.branches(event).is_some()),
+            windows: loaded.has_windows(),
             memory: numbers.clone().any(|event| profile.memory(event).is_some()),
         },
         counts: ProfileCounts {
@@ -65,6 +66,8 @@ pub(crate) fn answer(loaded: &Loaded) -> ProfileAnswer {
             functions: names.functions().len(),
             cpus: cpus.len(),
         },
+        metrics: metrics::offered(loaded),
+        default_metrics: loaded.default_metrics.clone(),
         facts: texts::facts(&profile_facts(profile, names, &sampled)),
     }
 }

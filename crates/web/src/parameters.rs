@@ -2,7 +2,7 @@
 
 use crate::api::{
     Direction, FlameRequest, FunctionRequest, Percent, ProfileRequest, SearchRequest,
-    SelectionRequest, SourceRequest, StatusRequest, Syntax, TableRequest, TimelineRequest,
+    SelectionRequest, SourceRequest, StatusRequest, Syntax, TableOf, TableRequest, TimelineRequest,
     TimelineRows, TimelineValue,
 };
 use crate::failure::Failure;
@@ -157,6 +157,18 @@ impl Parameters {
             levels: self.number("levels")?,
             from: self.number("from")?,
             count: self.number("count")?,
+            of: self.word(
+                "of",
+                &[
+                    ("report", TableOf::Report),
+                    ("diff", TableOf::Diff),
+                    ("metrics", TableOf::Metrics),
+                ],
+            )?,
+            metric: self.all("metric"),
+            with: self.number("with")?,
+            normalize: self.one("normalize")?,
+            kernel_apart: self.flag("kernel_apart")?,
         })
     }
 
@@ -185,6 +197,7 @@ impl Parameters {
             )?,
             root: self.number("root")?,
             focus: self.one("focus")?,
+            with: self.number("with")?,
             least: self.number("least")?,
             levels: self.number("levels")?,
             count: self.number("count")?,

@@ -4,8 +4,9 @@ use crate::api::{SearchAnswer, SearchHit, SearchKind, SearchRequest, TableReques
 use crate::failure::Failure;
 use crate::filter::NameFilter;
 use crate::jobs::Ticket;
+use crate::row_keys::row_keys;
 use crate::server::Shared;
-use crate::tables::{row_keys, table};
+use crate::tables::table;
 use crate::texts;
 use dioptra_tables::{Cell, Table, Unit};
 

@@ -18,6 +18,18 @@ pub(crate) struct SelectionKey {
     request: SelectionRequest,
 }
 
+impl SelectionKey {
+    /// The selection's conditions.
+    pub(crate) fn request(&self) -> &SelectionRequest {
+        &self.request
+    }
+
+    /// The start of the selected time, in nanoseconds since the first sample.
+    pub(crate) fn start(&self) -> u64 {
+        self.request.time.and_then(|(start, _)| start).unwrap_or(0)
+    }
+}
+
 /// A profile with the selected samples only.
 pub(crate) struct SelectedProfile {
     profile: Arc<Profile>,
@@ -89,6 +101,11 @@ impl Selected {
         })
     }
 
+    /// Whether all samples are selected.
+    pub(crate) fn is_everything(&self) -> bool {
+        Arc::ptr_eq(&self.profile, &self.loaded.profile)
+    }
+
     pub(crate) fn named(&self) -> &Arc<Named> {
         self.loaded.named(self.wanted)
     }
@@ -140,7 +157,7 @@ fn events(loaded: &Loaded, wanted: &[String]) -> Result<Vec<usize>, Failure> {
 }
 
 /// `2`, `0-3`, several with commas.
-fn cpus(lists: &[String]) -> Result<Vec<RangeInclusive<u32>>, Failure> {
+pub(crate) fn cpus(lists: &[String]) -> Result<Vec<RangeInclusive<u32>>, Failure> {
     let wrong = || Failure::parameter("cpu", "is a list of CPUs such as 0,2-5");
     let ranges = lists.iter().flat_map(|list| list.split(','));
     ranges

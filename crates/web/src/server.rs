@@ -6,12 +6,15 @@ use crate::flames::{FlatTree, TreeKey};
 use crate::functions::AnnotationKey;
 use crate::jobs::Jobs;
 use crate::loaded::Finding;
+use crate::metrics::MetricNames;
 use crate::profiles::Profiles;
 use crate::routes;
 use crate::security::{Guard, Token};
 use crate::selected::{SelectedProfile, SelectionKey};
 use crate::tables::{KeyedTable, SummedView, TableKey, ViewKey};
+use crate::windowed::{Windowed, WindowedKey};
 use axum::Router;
+use dioptra_metrics::PmuData;
 use dioptra_report::SourceFiles;
 use dioptra_symbols::SymbolOptions;
 use std::io;
@@ -29,6 +32,7 @@ const TABLES: usize = 256 << 20;
 const VIEWS: usize = 32 << 20;
 const TREES: usize = 128 << 20;
 const FUNCTIONS: usize = 64 << 20;
+const WINDOWED: usize = 256 << 20;
 
 /// Options of a server: the profiles it shows, and the address it listens on.
 #[derive(Clone, Debug)]
@@ -43,6 +47,11 @@ pub struct WebOptions {
     pub symbols: SymbolOptions,
     /// Where source files are looked for.
     pub sources: SourceFiles,
+    /// The metrics that tables show unless the reader chooses others: names as in
+    /// [`MetricSets::choose`](dioptra_metrics::MetricSets::choose).
+    pub metrics: Vec<String>,
+    /// The metrics that CPUs' makers publish.
+    pub published_metrics: Option<Arc<PmuData>>,
 }
 
 impl Default for WebOptions {
@@ -54,6 +63,8 @@ impl Default for WebOptions {
             port: None,
             symbols: SymbolOptions::default(),
             sources: SourceFiles::default(),
+            metrics: Vec::new(),
+            published_metrics: None,
         }
     }
 }
@@ -88,6 +99,7 @@ pub(crate) struct Shared {
     pub views: Cache<ViewKey, SummedView>,
     pub trees: Cache<TreeKey, FlatTree>,
     pub functions: Cache<AnnotationKey, FunctionAnswer>,
+    pub windowed: Cache<WindowedKey, Windowed>,
 }
 
 impl Shared {
@@ -99,10 +111,11 @@ impl Shared {
             key.profile != profile || generation.as_ref() == Ok(&key.generation)
         };
         self.selections.retain(is_new);
-        self.tables.retain(|key| is_new(&key.selection));
-        self.views.retain(|key| is_new(&key.table.selection));
+        self.tables.retain(|key| key.passes(is_new));
+        self.views.retain(|key| key.table.passes(is_new));
         self.trees.retain(|key| is_new(&key.selection));
         self.functions.retain(|key| is_new(&key.selection));
+        self.windowed.retain(|key| is_new(&key.selection));
     }
 }
 
@@ -149,6 +162,10 @@ impl Server {
         let finding = Finding {
             symbols: options.symbols.clone(),
             sources: options.sources.clone(),
+            metrics: MetricNames {
+                names: options.metrics.clone(),
+                published: options.published_metrics.clone(),
+            },
         };
         let shared = Shared {
             guard: Guard {
@@ -163,6 +180,7 @@ impl Server {
             views: Cache::new(VIEWS),
             trees: Cache::new(TREES),
             functions: Cache::new(FUNCTIONS),
+            windowed: Cache::new(WINDOWED),
         };
         Ok(Server {
             listener,

@@ -1,20 +1,24 @@
 //! `/api/table`, `/api/export`: the tables of `dioptra report`, a range of rows at a time.
 
 use crate::api::{
-    CellValue, Percent, RowKeys, SortedBy, TableAnswer, TableColumn, TableRequest, TableRow,
+    CellValue, Percent, RowKeys, SortedBy, TableAnswer, TableColumn, TableOf, TableRequest,
+    TableRow,
 };
 use crate::cache::MemorySize;
 use crate::failure::Failure;
 use crate::filter::NameFilter;
 use crate::jobs::Ticket;
+use crate::loaded::Named;
+use crate::row_keys::row_keys;
 use crate::selected::{Selected, SelectionKey};
 use crate::server::Shared;
-use crate::texts;
+use crate::{comparing, metrics, texts};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{PercentOf, ReportOptions, RowKey, report_with_keys};
 use dioptra_tables::{
     Cell, ColumnKind, Direction, Format, Mark, Row, Table, TextOptions, View, ViewOptions,
 };
+use dioptra_windows::display::WindowRows;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -28,12 +32,39 @@ const ROWS: usize = 200;
 pub(crate) struct TableKey {
     pub selection: SelectionKey,
     events: Vec<usize>,
-    by: Vec<Dimension>,
+    pub by: Vec<Dimension>,
     children: bool,
     percent: Percent,
     errors: bool,
-    few: u64,
-    slices: NonZeroU32,
+    pub few: u64,
+    pub slices: NonZeroU32,
+    pub metric: Vec<String>,
+    pub kind: TableKind,
+}
+
+/// The kind of a table, with what only such tables depend on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TableKind {
+    Report,
+    Diff {
+        with: Box<SelectionKey>,
+        normalize: String,
+    },
+    Metrics {
+        rows: WindowRows,
+        kernel_apart: bool,
+    },
+}
+
+impl TableKey {
+    /// Whether all profiles of the table pass.
+    pub(crate) fn passes(&self, passes: impl Fn(&SelectionKey) -> bool) -> bool {
+        let other = match &self.kind {
+            TableKind::Diff { with, .. } => passes(with),
+            _ => true,
+        };
+        other && passes(&self.selection)
+    }
 }
 
 /// Which rows of a table, in which order: the key of views that are kept.
@@ -51,12 +82,17 @@ pub(crate) struct KeyedTable {
     pub table: Table,
     pub keys: Vec<RowKey>,
     pub by: Vec<Dimension>,
+    /// The names that functions' keys are of, where they are not the selection's.
+    pub named: Option<Arc<Named>>,
+    /// By row: the keys, where they were made with the table.
+    pub made: Option<Vec<RowKeys>>,
 }
 
 impl MemorySize for KeyedTable {
     fn bytes(&self) -> usize {
         // Cells of numbers take 8 or 16 bytes; names are shared.
-        self.keys.len() * (12 + 16 * self.table.columns.len())
+        let made = self.made.as_ref().map_or(0, |made| 256 * made.len());
+        1 + made + self.table.len() * (12 + 16 * self.table.columns.len())
     }
 }
 
@@ -89,7 +125,7 @@ fn dimension(word: &str) -> Option<Dimension> {
     })
 }
 
-fn levels(by: Option<&str>) -> Result<Vec<Dimension>, Failure> {
+pub(crate) fn levels(by: Option<&str>) -> Result<Vec<Dimension>, Failure> {
     let words = by.unwrap_or("function").split(',');
     let levels = words.map(|word| {
         dimension(word).ok_or_else(|| Failure::parameter("by", "names a level that there is not"))
@@ -102,18 +138,8 @@ fn levels(by: Option<&str>) -> Result<Vec<Dimension>, Failure> {
     }
 }
 
-/// The table of a request, and the selection that it shows.
-pub(crate) fn table(
-    shared: &Shared,
-    request: &TableRequest,
-    ticket: &Ticket,
-) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
-    let by = levels(request.by.as_deref())?;
-    let selected = Selected::of(shared, &request.selection, by.contains(&Dimension::Line))?;
-    ticket.check()?;
-    if request.children && !selected.loaded.has_chains() && !request.selection.inlined {
-        return Err(Failure::no_chains());
-    }
+/// Fails if the samples lack what the levels need.
+pub(crate) fn check_levels(selected: &Selected, by: &[Dimension]) -> Result<(), Failure> {
     if by.contains(&Dimension::Time) && !selected.profile.has_times() {
         return Err(dioptra_profile::SelectError::NoTimes.into());
     }
@@ -121,8 +147,18 @@ pub(crate) fn table(
     if of_cpus && !selected.loaded.has_cpus {
         return Err(dioptra_profile::SelectError::NoCpus.into());
     }
+    Ok(())
+}
+
+/// The key of a request's table.
+pub(crate) fn key_of(
+    selected: &Selected,
+    request: &TableRequest,
+    by: Vec<Dimension>,
+    kind: TableKind,
+) -> Result<TableKey, Failure> {
     let slices = NonZeroU32::new(request.slices.unwrap_or(20).min(100_000));
-    let key = TableKey {
+    Ok(TableKey {
         selection: selected.key.clone(),
         events: selected.events.clone(),
         by,
@@ -131,10 +167,54 @@ pub(crate) fn table(
         errors: request.errors,
         few: request.few.unwrap_or(10),
         slices: slices.ok_or_else(|| Failure::parameter("slices", "is at least 1"))?,
-    };
+        metric: request.metric.clone(),
+        kind,
+    })
+}
+
+/// The table of a request, and the selection that it shows.
+pub(crate) fn table(
+    shared: &Shared,
+    request: &TableRequest,
+    ticket: &Ticket,
+) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
+    match request.of.unwrap_or_default() {
+        TableOf::Report => report(shared, request, ticket),
+        TableOf::Diff => comparing::table(shared, request, ticket),
+        TableOf::Metrics => metrics::table(shared, request, ticket),
+    }
+}
+
+fn report(
+    shared: &Shared,
+    request: &TableRequest,
+    ticket: &Ticket,
+) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
+    if request.with.is_some() || request.normalize.is_some() || request.kernel_apart {
+        return Err(Failure::parameter(
+            "of",
+            "report goes without with, normalize and kernel_apart",
+        ));
+    }
+    let by = levels(request.by.as_deref())?;
+    let selected = Selected::of(shared, &request.selection, by.contains(&Dimension::Line))?;
+    ticket.check()?;
+    if request.children && !selected.loaded.has_chains() && !request.selection.inlined {
+        return Err(Failure::no_chains());
+    }
+    check_levels(&selected, &by)?;
+    let key = key_of(&selected, request, by, TableKind::Report)?;
     let table = shared.tables.get(key.clone(), || {
         ticket.check()?;
         let events = selected.table_events();
+        if !key.metric.is_empty() && selected.loaded.has_windows() {
+            return Err(Failure::NotRecorded {
+                text: "this recording has windows, whose metrics have intervals and trust of their own".to_owned(),
+                remedy: "the Metrics view shows them",
+            });
+        }
+        let chosen = metrics::chosen(&selected.loaded, &key.metric, key.few)?;
+        let columns = chosen.columns();
         let options = ReportOptions {
             by: &key.by,
             children: key.children,
@@ -148,6 +228,7 @@ pub(crate) fn table(
             errors: key.errors,
             few: key.few,
             slices: Slices::Number(key.slices),
+            metrics: &columns,
             ..ReportOptions::default()
         };
         let (table, keys) = report_with_keys(&[selected.input()], &options)?;
@@ -155,6 +236,8 @@ pub(crate) fn table(
             table,
             keys,
             by: key.by.clone(),
+            named: None,
+            made: None,
         })
     })?;
     Ok((selected, key, table))
@@ -341,82 +424,6 @@ pub(crate) fn columns(table: &Table) -> Vec<TableColumn> {
     columns.collect()
 }
 
-/// The values of selection parameters of a row and those above it.
-pub(crate) fn row_keys(selected: &Selected, keyed: &KeyedTable, row: u32) -> RowKeys {
-    let mut found = RowKeys::default();
-    let mut at = Some(row);
-    while let Some(id) = at {
-        if let Some(key) = keyed.keys.get(id as usize) {
-            add_key(selected, keyed, id, *key, &mut found);
-        }
-        at = keyed.table.row(id).parent();
-    }
-    found
-}
-
-fn add_key(selected: &Selected, keyed: &KeyedTable, id: u32, row: RowKey, found: &mut RowKeys) {
-    let Some(dimension) = keyed.by.get(usize::from(row.level)) else {
-        return;
-    };
-    let (keys, profile) = (&selected.loaded.keys, &selected.profile);
-    let tasks = profile.tasks();
-    let named = selected.named();
-    let put = |slot: &mut Option<String>, key: String| {
-        slot.get_or_insert(key);
-    };
-    let module = |function: u32| {
-        let function = named.names.functions().get(function as usize);
-        function.map(|function| keys.module(function.module))
-    };
-    match dimension {
-        Dimension::Program if (row.key as usize) < tasks.programs().len() => {
-            put(&mut found.program, keys.program(row.key));
-        }
-        Dimension::Process if (row.key as usize) < tasks.processes().len() => {
-            put(&mut found.process, keys.process(row.key));
-        }
-        Dimension::Thread => {
-            if let Some(thread) = tasks.threads().get(row.key as usize) {
-                put(&mut found.thread, keys.thread(row.key));
-                put(&mut found.process, keys.process(thread.process));
-            }
-        }
-        Dimension::Comm => {
-            if let Some(comm) = tasks.comms().get(row.key as usize) {
-                put(&mut found.comm, comm.clone());
-            }
-        }
-        Dimension::Cpu if row.key != u32::MAX => put(&mut found.cpu, row.key.to_string()),
-        Dimension::Module => put(&mut found.module, keys.module(row.key)),
-        Dimension::Function => {
-            put(&mut found.function, named.function_key(keys, row.key));
-            found.module = found.module.take().or_else(|| module(row.key));
-        }
-        Dimension::Line => {
-            let line = named.names.lines().get(row.key as usize);
-            let module = line.map(|line| keys.module(line.module));
-            found.module = found.module.take().or(module);
-        }
-        Dimension::Address if (row.key as usize) < profile.frames().len() => {
-            let function = named.names.of_frame(row.key);
-            put(&mut found.function, named.function_key(keys, function));
-            let module = profile.frames().get(row.key).module;
-            put(&mut found.module, keys.module(module));
-        }
-        Dimension::Time => found.time = time_of(keyed, id),
-        _ => {}
-    }
-}
-
-/// The slice of time of a row.
-fn time_of(keyed: &KeyedTable, row: u32) -> Option<(u64, u64)> {
-    let cell = |id: &str| match keyed.table.row(row).cell(keyed.table.column_index(id)?) {
-        Cell::Count(time) => Some(time),
-        _ => None,
-    };
-    Some((cell("start")?, cell("end")?))
-}
-
 /// Answers `/api/table`.
 pub(crate) fn answer(
     shared: &Shared,
@@ -482,23 +489,27 @@ fn some<T>(list: T, is_empty: impl Fn(&T) -> bool) -> Option<T> {
     }
 }
 
-/// Answers `/api/export`: the whole table as `dioptra report` writes it.
+/// Answers `/api/export`: the rows that pass the filter, as `dioptra report` writes them.
 pub(crate) fn export(
     shared: &Shared,
     request: &TableRequest,
     format: Format,
     ticket: &Ticket,
 ) -> Result<Vec<u8>, Failure> {
-    let (_, _, keyed) = table(shared, request, ticket)?;
+    let (_, key, keyed) = table(shared, request, ticket)?;
     ticket.check()?;
     let mut text = Vec::new();
     let options = TextOptions::default();
-    let written = match &request.sort {
-        None => format.write_limited(&keyed.table, &options, &mut text),
-        Some(sort) => {
-            let (column, direction) = sorting(&keyed.table, sort)?;
-            let mut table = keyed.table.clone();
-            table.sort_by(column, direction)?;
+    let is_whole = request.sort.is_none()
+        && request.filter.is_none()
+        && request.below.is_none()
+        && request.levels.is_none();
+    let written = match is_whole {
+        true => format.write_limited(&keyed.table, &options, &mut text),
+        false => {
+            let (summed, _) = view(shared, request, key, &keyed.table)?;
+            ticket.check()?;
+            let table = keyed.table.of_view(&summed.view);
             format.write_limited(&table, &options, &mut text)
         }
     };

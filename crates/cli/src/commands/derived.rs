@@ -1,12 +1,11 @@
 //! Derived columns that the user asked for.
 
 use super::profiles::Loaded;
-use crate::metric_sets::{ChosenColumns, MetricSets};
+use crate::metric_sets::MetricSets;
 use anyhow::{Context, bail};
-use dioptra_metrics::{CpuId, Environment, MetricSet, RecordedEvent};
-use dioptra_report::MetricColumns;
-use std::borrow::Cow;
-use std::path::PathBuf;
+use dioptra_perfdata::PerfData;
+use dioptra_report::{ChosenMetrics, MetricColumns, MissingEvents};
+use std::path::{Path, PathBuf};
 
 /// Arguments that name derived columns.
 #[derive(clap::Args)]
@@ -21,17 +20,36 @@ pub struct Derived {
     pmu_data: Option<PathBuf>,
 }
 
-/// Metric sets and the columns chosen from them.
-pub struct Chosen {
-    /// Each set with its chosen columns, and the indices of the columns that the user named.
-    sets: Vec<(ChosenColumns, Vec<usize>)>,
-    environment: Environment,
-}
+/// The metrics that the user chose.
+pub struct Chosen(ChosenMetrics);
 
 impl Derived {
     /// Returns whether the user named no derived columns.
     pub fn is_empty(&self) -> bool {
         self.metric.is_empty()
+    }
+
+    /// Returns the folder of makers' metrics, if the user named one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.pmu_data.as_deref()
+    }
+
+    /// Returns the names that the user gave.
+    pub fn into_names(self) -> Vec<String> {
+        self.metric
+    }
+
+    /// Checks that each name chooses something for the CPU of a recording.
+    pub fn check_names(&self, path: &Path, data: &PerfData) -> anyhow::Result<()> {
+        if self.metric.is_empty() {
+            return Ok(());
+        }
+        let cpuid = data.features().cpuid.clone();
+        let sets = MetricSets::for_recording(path, cpuid, self.folder())?;
+        for name in &self.metric {
+            sets.choose(name).context("--metric")?;
+        }
+        Ok(())
     }
 
     /// Makes the arguments from these names; `pmu_data` is the folder of makers' metrics.
@@ -44,13 +62,8 @@ impl Derived {
     pub fn choose_or_generic(&self, loaded: &[Loaded]) -> anyhow::Result<Chosen> {
         const FEW: u64 = 10;
         let mut chosen = self.choose_named(loaded, FEW, "--set")?;
-        if chosen.sets.is_empty() {
-            let set = MetricSet::generic();
-            let columns = ChosenColumns {
-                set: Cow::Borrowed(set),
-                columns: (0..set.columns().len()).collect(),
-            };
-            chosen.sets.push((columns, Vec::new()));
+        if chosen.0.is_empty() {
+            chosen.0.add_generic();
         }
         Ok(chosen)
     }
@@ -68,15 +81,7 @@ impl Derived {
         option: &'static str,
     ) -> anyhow::Result<Chosen> {
         let cpuid = loaded.first().and_then(|loaded| loaded.cpuid.clone());
-        let mut environment = Environment::new();
-        environment.min_samples = few;
-        if let Some(cpuid) = &cpuid {
-            environment = environment.with_cpu(CpuId::parse(cpuid));
-        }
-        let mut chosen = Chosen {
-            sets: Vec::new(),
-            environment,
-        };
+        let mut chosen = Chosen(ChosenMetrics::new(cpuid.as_deref(), few));
         if self.metric.is_empty() {
             return Ok(chosen);
         }
@@ -86,27 +91,7 @@ impl Derived {
             None => MetricSets::for_cpu(cpuid, folder)?,
         };
         for name in &self.metric {
-            let found = sets.choose(name).context(option)?;
-            let all = found.set.columns();
-            let whole = found.columns.len() == all.len();
-            let is_first = |column: &usize| {
-                let parent = all[*column].parent;
-                !whole && !parent.is_some_and(|parent| found.columns.contains(&parent))
-            };
-            let named: Vec<usize> = found.columns.iter().copied().filter(is_first).collect();
-            let known = chosen
-                .sets
-                .iter_mut()
-                .find(|(known, _)| known.set.name == found.set.name);
-            match known {
-                Some((known, keep)) => {
-                    let new = |column: &usize| !known.columns.contains(column);
-                    let more: Vec<usize> = found.columns.into_iter().filter(new).collect();
-                    known.columns.extend(more);
-                    keep.extend(named);
-                }
-                None => chosen.sets.push((found, named)),
-            }
+            chosen.0.add(sets.choose(name).context(option)?);
         }
         Ok(chosen)
     }
@@ -130,7 +115,7 @@ impl Chosen {
     /// # Errors
     /// No profile has the events: every column would be empty.
     pub fn check_events_of_sum(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
-        if self.sets.iter().any(|(_, named)| named.is_empty()) {
+        if self.0.has_whole_sets() {
             return Ok(());
         }
         let lacks: Option<Vec<String>> = loaded.iter().map(|one| self.lacks_events(one)).collect();
@@ -142,59 +127,13 @@ impl Chosen {
 
     /// Returns the error for a profile that has the events of none of the columns; `None` if it has some.
     fn lacks_events(&self, loaded: &Loaded) -> Option<String> {
-        if self.sets.is_empty() {
-            return None;
-        }
-        let all = loaded.profile.events();
-        let of_windows = all.iter().any(|event| event.is_set_aside());
-        let events: Vec<RecordedEvent> = all
-            .iter()
-            .filter(|event| !event.is_dummy() && event.is_set_aside() == of_windows)
-            .map(|event| RecordedEvent::named(event.name()))
-            .collect();
-        let mut wanted: Vec<&str> = Vec::new();
-        let mut missing: Vec<String> = Vec::new();
-        let mut any = false;
-        for (chosen, named) in &self.sets {
-            let bound = chosen.set.bind(&events, &self.environment);
-            for column in &chosen.columns {
-                let of = &bound.columns()[*column].missing;
-                any |= of.is_empty();
-                if !named.is_empty() && !named.contains(column) {
-                    continue;
-                }
-                wanted.push(&chosen.set.columns()[*column].name);
-                missing.extend(of.iter().cloned());
-            }
-        }
-        if any {
-            return None;
-        }
-        missing.sort_unstable();
-        missing.dedup();
-        let known = self.values_of(&events);
-        Some(no_events(loaded, &wanted, &missing, &known, &events))
+        let missing = self.0.missing(&loaded.profile)?;
+        Some(no_events(loaded, &missing))
     }
 
-    /// Returns the generic metrics that these events make.
-    fn values_of(&self, events: &[RecordedEvent]) -> Vec<&'static str> {
-        let generic = MetricSet::generic();
-        let bound = generic.bind(events, &self.environment);
-        let columns = generic.columns().iter().zip(bound.columns());
-        let known = columns.filter(|(_, bound)| bound.missing.is_empty());
-        known.map(|(column, _)| &*column.name).collect()
-    }
-
-    /// Returns the columns for tables. Tables drop a column whose inputs were not recorded, with a diagnostic, unless
-    /// the user named that column.
+    /// Returns the columns for tables.
     pub fn columns(&self) -> Vec<MetricColumns<'_>> {
-        let each = self.sets.iter().map(|(chosen, keep)| MetricColumns {
-            set: &chosen.set,
-            columns: chosen.columns.clone(),
-            keep: keep.clone(),
-            environment: self.environment.clone(),
-        });
-        each.collect()
+        self.0.columns()
     }
 }
 
@@ -202,14 +141,8 @@ impl Chosen {
 const NAMED: usize = 4;
 
 /// Returns the one-line error for a profile that lacks the events of all wanted metrics, with the remedy.
-fn no_events(
-    loaded: &Loaded,
-    wanted: &[&str],
-    missing: &[String],
-    known: &[&str],
-    events: &[RecordedEvent],
-) -> String {
-    let list = |names: &[&str]| {
+fn no_events(loaded: &Loaded, events: &MissingEvents) -> String {
+    let list = |names: &[String]| {
         let more = names.len().saturating_sub(NAMED);
         let shown = names[..names.len().min(NAMED)].join(", ");
         match more {
@@ -217,13 +150,11 @@ fn no_events(
             more => format!("{shown} and {more} more"),
         }
     };
-    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
-    let recorded: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
-    let (verb, first) = match wanted {
-        [one] => ("has", *one),
-        _ => ("have", wanted.first().copied().unwrap_or_default()),
+    let (verb, first) = match events.wanted.as_slice() {
+        [one] => ("has", one.as_str()),
+        several => ("have", several.first().map_or("", String::as_str)),
     };
-    let instead = match known {
+    let instead = match events.known.as_slice() {
         [] => String::new(),
         known => format!("; what was recorded makes {}", list(known)),
     };
@@ -231,8 +162,8 @@ fn no_events(
         "{}: {} {verb} no value without {}, and the recording has only {}: record with `dioptra record --windows --metrics \
          {first}` on a machine that counts them, as `dioptra list metrics` tells{instead}",
         loaded.path.display(),
-        list(wanted),
-        list(&missing),
-        list(&recorded),
+        list(&events.wanted),
+        list(&events.missing),
+        list(&events.recorded),
     )
 }

@@ -1,7 +1,9 @@
 //! `dioptra web`.
 
+use super::derived::Derived;
 use super::profiles::{check_stdin, is_stdin, open};
 use crate::exit::Exit;
+use crate::metric_sets::MetricSets;
 use crate::output::say;
 use crate::symbol_sources::ProfileSource;
 use anyhow::Context;
@@ -17,6 +19,7 @@ use std::process::{Command, Stdio};
 Examples:
   dioptra web                                look at perf.data in a browser
   dioptra web before.data after.data         look at two profiles
+  dioptra web --metric ipc                   with a derived column in its tables
   dioptra web --port 8000 --no-open          for a tunnel: ssh -L 8000:127.0.0.1:8000 THIS_MACHINE
   dioptra web --source-path /build=$HOME/src")]
 pub struct Arguments {
@@ -34,6 +37,8 @@ pub struct Arguments {
     #[arg(long)]
     no_open: bool,
     #[command(flatten)]
+    derived: Derived,
+    #[command(flatten)]
     origin: ProfileSource,
 }
 
@@ -42,14 +47,18 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     check_stdin(&arguments.files)?;
     // A file that is no profile is an error here, where its name was given, rather than on a page.
     for path in arguments.files.iter().filter(|path| !is_stdin(path)) {
-        open(path)?;
+        let recording = open(path)?;
+        arguments.derived.check_names(path, &recording.data)?;
     }
+    let published = MetricSets::open_published(arguments.derived.folder())?;
     let options = WebOptions {
         files: arguments.files,
         listen: arguments.listen,
         port: arguments.port,
         symbols,
         sources: arguments.origin.files(),
+        metrics: arguments.derived.into_names(),
+        published_metrics: published,
     };
     let mut server = Server::bind(&options).with_context(|| match options.port {
         Some(port) => format!("--port {port}: give another one, or none to take one that is free"),

@@ -9,6 +9,7 @@ use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
 use crate::match_facts::match_facts;
+use crate::row_key::RowKey;
 use crate::{Input, MetricColumns, ReportError, TableEvent};
 use compared::Compared;
 use dioptra_profile::{Dimension, Slices};
@@ -76,6 +77,17 @@ pub fn profile_letter(place: usize) -> String {
 /// # Errors
 /// The errors of [`crate::report()`].
 pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, ReportError> {
+    Ok(diff_with_keys(inputs, options)?.0)
+}
+
+/// Builds the table of [`diff`], and returns the key of each row, by its id.
+///
+/// # Errors
+/// The errors of [`crate::report()`].
+pub fn diff_with_keys(
+    inputs: &[Input<'_>],
+    options: &DiffOptions<'_>,
+) -> Result<(Table, Vec<RowKey>), ReportError> {
     let mut labels = Labels::new(inputs, options.by, options.slices, true);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let formulas = options.events.len();
@@ -157,6 +169,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
     // The id in the table of each row of the grid.
     let mut ids = vec![0_u32; grid.len()];
     let mut named = RowNames::default();
+    let mut keys = Vec::with_capacity(grid.len());
     for index in order {
         let row = grid.row(index);
         let mut cells = Vec::with_capacity(table.columns.len());
@@ -168,6 +181,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         names.find(&mut named, &labels, inputs, row);
         let parent = row.parent.map(|parent| ids[parent]);
         ids[index] = table.push_repeating(parent, &cells, &named.cells, &notes)?;
+        keys.push(RowKey::of(row));
     }
     add_facts(&mut table.facts, inputs, options, &totals);
     match_facts(&mut table.facts, &grid.notes, inputs);
@@ -183,7 +197,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         );
     }
     add_few(&mut table, options.few);
-    Ok(table)
+    Ok((table, keys))
 }
 
 fn add_facts(

@@ -12,6 +12,7 @@ mod annotate;
 mod blocks;
 mod by;
 mod call_graph;
+mod chosen;
 mod columns;
 mod derived;
 mod diff;
@@ -42,9 +43,12 @@ pub use annotate::{
 pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report, report_with_keys};
 pub use call_graph::{CallGraphOptions, call_graph, has_calls};
+pub use chosen::{ChosenMetrics, MissingEvents};
 pub use columns::{PercentOf, ShownNumbers};
 pub use derived::{MetricColumns, metric_unit, push_metric};
-pub use diff::{DiffOptions, Normalize, adjusted, diff, profile_letter, significance};
+pub use diff::{
+    DiffOptions, Normalize, adjusted, diff, diff_with_keys, profile_letter, significance,
+};
 pub use error::ReportError;
 pub use event_unit::unit_of;
 pub use events::TableEvent;

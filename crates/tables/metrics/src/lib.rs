@@ -27,6 +27,7 @@ pub mod expr;
 mod bind;
 mod bound;
 mod builtin;
+mod choice;
 mod count;
 mod cpu;
 mod environment;
@@ -41,6 +42,7 @@ mod unit;
 
 pub use bound::{BindNote, Bound, BoundColumn};
 pub use builtin::{Builtin, builtin};
+pub use choice::{ChoiceError, ChosenColumns, MetricSets};
 pub use count::{Cell, Count};
 pub use cpu::CpuId;
 pub use environment::Environment;

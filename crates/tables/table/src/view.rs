@@ -121,6 +121,27 @@ impl Table {
         Ok(view)
     }
 
+    /// Returns a copy of the table that shows the rows of a view, in its order. Rows keep their ids and parents. If the
+    /// view has the rows below one, that row and those above it come first, since renderings show no row without its parent.
+    #[must_use]
+    pub fn of_view(&self, view: &View) -> Table {
+        let mut above = Vec::new();
+        let mut at = view
+            .rows
+            .first()
+            .and_then(|first| self.rows.parent(first.row));
+        while let Some(row) = at {
+            above.push(row);
+            at = self.rows.parent(row);
+        }
+        let rows = view.rows.iter().map(|row| row.row);
+        let mut table = self.clone();
+        table
+            .rows
+            .set_order(above.into_iter().rev().chain(rows).collect());
+        table
+    }
+
     /// By row: whether it passes, or a row above or below it does.
     fn kept(&self, order: &[u32], passes: &dyn Fn(Row<'_>) -> bool) -> Vec<bool> {
         let mut kept = vec![false; self.rows.pushed()];
@@ -252,5 +273,11 @@ mod tests {
             (vec![(3, 1, 0), (4, 1, 0)], 2)
         );
         assert_eq!(rows(&of("", None, Some(99))), []);
+        let copy = table.of_view(&of("x", None, None));
+        let shown: Vec<_> = copy.rows().map(|row| (row.id(), row.parent())).collect();
+        assert_eq!(shown, [(0, None), (2, Some(0)), (1, None), (3, Some(1))]);
+        let copy = table.of_view(&of("", None, Some(1)));
+        let shown: Vec<_> = copy.rows().map(|row| row.id()).collect();
+        assert_eq!(shown, [1, 3, 4]);
     }
 }

@@ -28,6 +28,10 @@ pub struct FlameAnswer {
     pub left_out: FlameLeftOut,
     /// The number of nodes of the whole tree.
     pub total_nodes: usize,
+    /// With `with`: the weights of the same nodes in the other profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub other: Option<FlameOther>,
     /// Losses, fallbacks and limits.
     pub facts: Vec<FactAnswer>,
 }
@@ -106,5 +110,38 @@ pub struct FlameLeftOut {
     /// The number of nodes.
     pub nodes: usize,
     /// The weight of the first event in these nodes, counted once.
+    pub weight: u64,
+}
+
+/// The weights of a tree's nodes in another profile. A node there is the same if the names of all functions from the top to
+/// it are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct FlameOther {
+    /// The other profile's index.
+    pub profile: usize,
+    /// The generation that answers.
+    pub generation: u64,
+    /// By event: the other profile's whole weight; null where it has no such event.
+    pub weight: Vec<Option<u64>>,
+    /// By event, then node: the weight of all samples that pass through the node.
+    pub total: Vec<Vec<u64>>,
+    /// By event, then node: the number of these samples.
+    pub total_samples: Vec<Vec<u64>>,
+    /// The heaviest paths that only the other profile has, the heaviest first, at most 1000.
+    pub new: Vec<FlameNew>,
+    /// The weight of the first event in paths that only the other profile has.
+    pub new_weight: u64,
+}
+
+/// A node that only the other profile has, below a node that both have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct FlameNew {
+    /// The place in the answer's lists of the node under which it stands; -1 at the top.
+    pub parent: i32,
+    /// The function's name.
+    pub name: String,
+    /// The name of its module.
+    pub module: String,
+    /// The weight of the first event.
     pub weight: u64,
 }

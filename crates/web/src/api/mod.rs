@@ -11,16 +11,19 @@ mod timeline;
 
 pub use error::{ErrorAnswer, ErrorBody};
 pub use flame::{
-    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameNodes,
+    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameNew,
+    FlameNodes, FlameOther,
 };
 pub use function::{
     CodeBlock, CodeEdge, CodeFrames, CodeInstructions, CodeLine, CodeLoop, CodeTarget, Counted,
     FunctionAnswer, FunctionEvent, FunctionInfo, FunctionModule, SourceAnswer, SourceFile,
 };
-pub use profile::{EventInfo, MachineInfo, ProfileAnswer, ProfileCounts, ProfileHas};
+pub use profile::{
+    EventInfo, MachineInfo, OfferedMetric, ProfileAnswer, ProfileCounts, ProfileHas,
+};
 pub use requests::{
     Direction, FlameRequest, FunctionRequest, Percent, ProfileRequest, SearchRequest,
-    SelectionRequest, SourceRequest, StatusRequest, Syntax, TableRequest, TimelineRequest,
+    SelectionRequest, SourceRequest, StatusRequest, Syntax, TableOf, TableRequest, TimelineRequest,
     TimelineRows, TimelineValue,
 };
 pub use status::{ProfileStatus, Progress, State, Status};
@@ -65,11 +68,13 @@ pub fn typescript() -> String {
         MachineInfo,
         EventInfo,
         ProfileHas,
+        OfferedMetric,
         ProfileCounts,
         FactAnswer,
         SelectionRequest,
         TableRequest,
         Percent,
+        TableOf,
         TableAnswer,
         TableColumn,
         TableRow,
@@ -89,6 +94,8 @@ pub fn typescript() -> String {
         FlameAbove,
         FlameNodes,
         FlameLeftOut,
+        FlameOther,
+        FlameNew,
         FunctionRequest,
         Syntax,
         FunctionAnswer,

@@ -35,8 +35,27 @@ pub struct ProfileAnswer {
     pub has: ProfileHas,
     /// The numbers of processes, threads and so on.
     pub counts: ProfileCounts,
+    /// The metrics that the recorded events make, of the sets for the recorded CPU.
+    pub metrics: Vec<OfferedMetric>,
+    /// The metrics that tables show unless the reader chooses others.
+    pub default_metrics: Vec<String>,
     /// Losses, fallbacks and limits.
     pub facts: Vec<FactAnswer>,
+}
+
+/// A metric that the recorded events make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct OfferedMetric {
+    /// The name by which requests ask for it: `SET:METRIC`.
+    pub name: String,
+    /// The set's name.
+    pub set: String,
+    /// The heading of its column.
+    pub title: String,
+    /// Its meaning.
+    pub description: String,
+    /// The number of columns under which it folds.
+    pub depth: u32,
 }
 
 /// The machine that was recorded, as far as the file tells.
@@ -90,6 +109,8 @@ pub struct ProfileHas {
     pub branches: bool,
     /// Memory samples.
     pub memory: bool,
+    /// Windows of counters.
+    pub windows: bool,
 }
 
 /// The numbers of things that a recording has.

@@ -100,6 +100,31 @@ pub struct TableRequest {
     pub from: Option<usize>,
     /// The number of rows at most.
     pub count: Option<usize>,
+    /// The kind of table.
+    pub of: Option<TableOf>,
+    /// Derived columns: names of metrics, of sets, or `SET:METRIC`.
+    #[ts(as = "Option<Vec<String>>", optional)]
+    pub metric: Vec<String>,
+    /// With `of=diff`: the index of the profile whose changes are shown.
+    pub with: Option<usize>,
+    /// With `of=diff`: the quantity by which weights are divided: `none`, `time`, or an event's key.
+    pub normalize: Option<String>,
+    /// With `of=metrics`: `1` gives functions of the kernel rows of their own.
+    #[ts(type = "0 | 1", optional)]
+    pub kernel_apart: bool,
+}
+
+/// The kind of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum TableOf {
+    /// The profile's samples, as `dioptra report` shows them.
+    #[default]
+    Report,
+    /// The changes to another profile, as `dioptra diff` shows them.
+    Diff,
+    /// Metrics with their intervals, as `dioptra metrics` shows them.
+    Metrics,
 }
 
 /// The whole of a percentage.
@@ -147,6 +172,8 @@ pub struct FlameRequest {
     pub root: Option<u32>,
     /// The key of the function with which trees begin.
     pub focus: Option<String>,
+    /// The index of a profile with which nodes are compared.
+    pub with: Option<usize>,
     /// Nodes with less than this many ten-thousandths of the root's weight are left out.
     pub least: Option<u32>,
     /// The number of levels below the root.

@@ -296,8 +296,7 @@ fn the_overview_and_searches_tell_what_there_is() {
     );
     assert_eq!(profile["events"][0]["samples"], SAMPLES);
     assert_eq!(profile["events"][1]["samples"], 1);
-    let has =
-        json!({"chains": true, "times": true, "cpus": true, "branches": false, "memory": false});
+    let has = json!({"chains": true, "times": true, "cpus": true, "branches": false, "memory": false, "windows": false});
     assert_eq!(profile["has"], has);
     let found = web.ask(&format!("/api/search?text={}", escaped("<SCRIPT>")));
     assert_eq!(found["total"], 1);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod client;
+mod comparing;
 mod made;
 mod reload;
 mod security;

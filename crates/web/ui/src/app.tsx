@@ -10,9 +10,11 @@ import { Wrong } from "./shell/Message";
 import { loaded, showReady, shownState, trouble } from "./state/profile";
 import { go, state, VIEWS } from "./state/url";
 import { ButterflyView } from "./views/Butterfly";
+import { DiffView } from "./views/Diff";
 import { FlameView } from "./views/Flame";
 import { FunctionView } from "./views/Function";
 import { HotspotsView } from "./views/Hotspots";
+import { MetricsView } from "./views/Metrics";
 import { SummaryView } from "./views/Summary";
 import { TimelineView } from "./views/Timeline";
 import { TreeView } from "./views/Tree";
@@ -54,6 +56,8 @@ export function App() {
             <Match when={state.view === "tree"}><TreeView /></Match>
             <Match when={state.view === "butterfly"}><ButterflyView /></Match>
             <Match when={state.view === "timeline"}><TimelineView /></Match>
+            <Match when={state.view === "metrics"}><MetricsView /></Match>
+            <Match when={state.view === "diff"}><DiffView /></Match>
           </Switch>
         </Show>
       </main>

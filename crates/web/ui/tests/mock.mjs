@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
+import { diffTable, flameOther, metricsTable, profileParts } from "./mock-metrics.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "mock-token";
@@ -55,6 +56,8 @@ function measureCells(samples, withTotal) {
 }
 
 function table(query) {
+  if (query.get("of") === "metrics") return metricsTable(query, functions);
+  if (query.get("of") === "diff") return diffTable(query, functions);
   const by = query.get("by").split(",");
   const children = query.get("children") === "1";
   const from = Number(query.get("from") ?? 0);
@@ -181,15 +184,17 @@ function timeline(query) {
 }
 
 const profile = {
+  ...profileParts,
   profile: 0, generation: 1, label: "mock.data", path: "/home/me/<b>mock</b>.data", size_bytes: 123_456_789,
   machine: { hostname: "host", os_release: "6.1.0", arch: "x86_64", cpu: "Made-up CPU", cpus_online: 8, memory_kib: 16_000_000 },
   command_line: ["dioptra", "record", "-g", "--", "server"], recorder: "dioptra", duration_ns: 8e9, first_time_ns: 1e12,
   events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, samples: totals[e], weight: totals[e] * period, has_chains: true, is_scaled: false, sampled: true })),
-  default_events: ["cpu-clock"], has: { chains: true, times: true, cpus: true, threads: true, branches: false, memory: false },
+  default_events: ["cpu-clock"], has: { chains: true, times: true, cpus: true, threads: true, branches: false, memory: false, windows: false },
   counts: { processes: processes.length, threads: processes.length, modules: modules.length, functions: FUNCTIONS, cpus: 8 },
   facts: [{ id: "lost", severity: "loss", text: "12 samples were lost. Record with a larger -m.", value: 12 }, { id: "x", severity: "info", text: "<b>bold</b> text from a file", value: null }],
 };
 const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "mock.data", path: "/home/me/mock.data", generation: 1, state: "ready", progress: null, elapsed_ms: 3, error: null }] };
+status.profiles.push({ ...status.profiles[0], index: 1, label: "after.data" });
 
 const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
@@ -205,7 +210,7 @@ export const mock = createServer(async (request, response) => {
   }
   if (request.headers["x-dioptra-token"] !== TOKEN) { send(401, TYPES.json, JSON.stringify({ error: { code: "no_token", text: "The token is missing or wrong.", remedy: "Open the printed address." } })); return; }
   if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
-  const answers = { status: () => status, profile: () => profile, table: () => table(query), flame: () => flame(query), timeline: () => timeline(query), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
+  const answers = { status: () => status, profile: () => ({ ...profile, profile: Number(query.get("profile") ?? 0) }), table: () => table(query), flame: () => { const answer = flame(query); return query.get("with") ? { ...answer, other: flameOther(answer) } : answer; }, timeline: () => timeline(query), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
   const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
   send(answer.status ?? 200, "application/json", JSON.stringify(answer.body ?? answer));
 });

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
+import { metricsTests } from "./metrics.mjs";
 
 const given = process.argv.slice(2);
 let address = given.find((each) => each.startsWith("http"));
@@ -23,7 +24,7 @@ const origin = new URL(address).origin;
 const tests = [];
 const test = (name, body) => tests.push({ name, body });
 
-const VIEWS = ["summary", "hotspots", "function", "flame", "tree", "butterfly", "timeline"];
+const VIEWS = ["summary", "hotspots", "function", "flame", "tree", "butterfly", "timeline", "metrics", "diff"];
 const table = (page, label) => page.locator(`[role=grid][aria-label="${label}"], [role=treegrid][aria-label="${label}"]`);
 const show = async (page, hash) => { await page.goto(`${origin}/#/${hash}`); await settle(page); };
 const hash = (page) => decodeURIComponent(new URL(page.url()).hash);
@@ -279,6 +280,8 @@ test("names never become markup", async ({ page }) => {
     assert.equal(made, 0, view);
   }
 });
+
+metricsTests({ test, table, show, hash, can, settle });
 
 let failed = 0;
 for (const { name, body } of tests) {

@@ -89,6 +89,18 @@ pub fn window_metrics(
     windowed: &WindowInput<'_>,
     options: &WindowOptions<'_>,
 ) -> Result<Table, DisplayError> {
+    Ok(window_metrics_with_keys(windowed, options)?.0)
+}
+
+/// Builds the table of [`window_metrics`], and returns by row id the function, line, module, thread or process of the
+/// row; for rows by path the innermost function.
+///
+/// # Errors
+/// The errors of [`window_metrics`].
+pub fn window_metrics_with_keys(
+    windowed: &WindowInput<'_>,
+    options: &WindowOptions<'_>,
+) -> Result<(Table, Vec<u32>), DisplayError> {
     let input = &windowed.report;
     let rows = Rows::new(input, options.by)?;
     let measured = measure(windowed, options, &rows)?;
@@ -96,6 +108,7 @@ pub fn window_metrics(
     let mut table = Table::new(columns::heads(&measured, &rows, &labels, options));
     let (mut small, mut untrusted) = (0_u64, 0_u64);
     let mut unknown = 0_u64;
+    let mut keys = Vec::new();
     for row in &measured.rows {
         let share = row.share.map_or(0.0, |share| share.value);
         if share < options.least_share {
@@ -117,6 +130,7 @@ pub fn window_metrics(
         columns::push(&measured, row, options, &mut cells, &mut notes);
         rows.push_names(input, &labels, row.key, &mut cells);
         table.push_noted(None, cells, notes)?;
+        keys.push(rows.innermost(row.key));
     }
     table.sort_by(0, Direction::Descending)?;
     left_out(&mut table.facts, small, untrusted, options);
@@ -138,7 +152,7 @@ pub fn window_metrics(
     tell_trust(&mut table.facts, windowed, &measured, options);
     tell_drift(&mut table.facts, input, &measured, &rows);
     table.facts.append(measured.facts);
-    Ok(table)
+    Ok((table, keys))
 }
 
 /// Whether there are windows, or were some before a filter.

@@ -117,15 +117,19 @@ impl Rows {
         heads
     }
 
-    /// Returns one text that names a row.
-    pub fn name(&self, input: &Input<'_>, key: u32) -> String {
-        let function = match &self.paths {
+    /// Returns the innermost function of a row by path, and the key itself of any other row.
+    pub fn innermost(&self, key: u32) -> u32 {
+        match &self.paths {
             Some(paths) if self.by == WindowRows::Path => {
                 paths.functions(key).next().unwrap_or(u32::MAX)
             }
             _ => key,
-        };
-        self.labels(input).text(input, function)
+        }
+    }
+
+    /// Returns one text that names a row.
+    pub fn name(&self, input: &Input<'_>, key: u32) -> String {
+        self.labels(input).text(input, self.innermost(key))
     }
 
     pub fn push_names<'a>(

@@ -185,6 +185,14 @@ has: ProfileHas,
  */
 counts: ProfileCounts, 
 /**
+ * The metrics that the recorded events make, of the sets for the recorded CPU.
+ */
+metrics: Array<OfferedMetric>, 
+/**
+ * The metrics that tables show unless the reader chooses others.
+ */
+default_metrics: Array<string>, 
+/**
  * Losses, fallbacks and limits.
  */
 facts: Array<FactAnswer>, };
@@ -278,7 +286,36 @@ branches: boolean,
 /**
  * Memory samples.
  */
-memory: boolean, };
+memory: boolean, 
+/**
+ * Windows of counters.
+ */
+windows: boolean, };
+
+/**
+ * A metric that the recorded events make.
+ */
+export type OfferedMetric = { 
+/**
+ * The name by which requests ask for it: `SET:METRIC`.
+ */
+name: string, 
+/**
+ * The set's name.
+ */
+set: string, 
+/**
+ * The heading of its column.
+ */
+title: string, 
+/**
+ * Its meaning.
+ */
+description: string, 
+/**
+ * The number of columns under which it folds.
+ */
+depth: number, };
 
 /**
  * The numbers of things that a recording has.
@@ -442,6 +479,26 @@ from?: number,
  */
 count?: number, 
 /**
+ * The kind of table.
+ */
+of?: TableOf, 
+/**
+ * Derived columns: names of metrics, of sets, or `SET:METRIC`.
+ */
+metric?: Array<string>, 
+/**
+ * With `of=diff`: the index of the profile whose changes are shown.
+ */
+with?: number, 
+/**
+ * With `of=diff`: the quantity by which weights are divided: `none`, `time`, or an event's key.
+ */
+normalize?: string, 
+/**
+ * With `of=metrics`: `1` gives functions of the kernel rows of their own.
+ */
+kernel_apart?: 0 | 1, 
+/**
  * The profile's index; the first one unless given.
  */
 profile?: number, 
@@ -498,6 +555,11 @@ inlined?: 0 | 1, };
  * The whole of a percentage.
  */
 export type Percent = "column" | "total" | "row" | "parent";
+
+/**
+ * The kind of a table.
+ */
+export type TableOf = "report" | "diff" | "metrics";
 
 /**
  * The answer of `/api/table`: a range of rows of a table of `dioptra report`.
@@ -814,6 +876,10 @@ root?: number,
  */
 focus?: string, 
 /**
+ * The index of a profile with which nodes are compared.
+ */
+with?: number, 
+/**
  * Nodes with less than this many ten-thousandths of the root's weight are left out.
  */
 least?: number, 
@@ -927,6 +993,10 @@ left_out: FlameLeftOut,
  * The number of nodes of the whole tree.
  */
 total_nodes: number, 
+/**
+ * With `with`: the weights of the same nodes in the other profile.
+ */
+other?: FlameOther, 
 /**
  * Losses, fallbacks and limits.
  */
@@ -1052,6 +1122,61 @@ export type FlameLeftOut = {
 nodes: number, 
 /**
  * The weight of the first event in these nodes, counted once.
+ */
+weight: number, };
+
+/**
+ * The weights of a tree's nodes in another profile. A node there is the same if the names of all functions from the top to
+ * it are.
+ */
+export type FlameOther = { 
+/**
+ * The other profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * By event: the other profile's whole weight; null where it has no such event.
+ */
+weight: Array<number | null>, 
+/**
+ * By event, then node: the weight of all samples that pass through the node.
+ */
+total: Array<Array<number>>, 
+/**
+ * By event, then node: the number of these samples.
+ */
+total_samples: Array<Array<number>>, 
+/**
+ * The heaviest paths that only the other profile has, the heaviest first, at most 1000.
+ */
+new: Array<FlameNew>, 
+/**
+ * The weight of the first event in paths that only the other profile has.
+ */
+new_weight: number, };
+
+/**
+ * A node that only the other profile has, below a node that both have.
+ */
+export type FlameNew = { 
+/**
+ * The place in the answer's lists of the node under which it stands; -1 at the top.
+ */
+parent: number, 
+/**
+ * The function's name.
+ */
+name: string, 
+/**
+ * The name of its module.
+ */
+module: string, 
+/**
+ * The weight of the first event.
  */
 weight: number, };
 

@@ -5,6 +5,7 @@ import { count, inUnit, shareOf } from "../format";
 import { visible } from "../names";
 import { colour, isDark } from "../shell/theme";
 import { createRowHeight } from "../table/virtual";
+import { changeOf } from "./change";
 import { drawFlame, type FlameLook, labelOf, levelTop } from "./draw";
 import { ALL, type FlameModel, inAnswer, neighbour, nodeAt } from "./model";
 
@@ -177,6 +178,9 @@ function Details(props: { model: FlameModel; node: number; x: number; y: number 
         <tr><td /><td class="value dim">total</td><td /><td class="value dim">self</td><td class="value dim">samples</td></tr>
         {rows().map((row) => <tr><td>{visible(row.name)}</td><td class="value">{row.share}</td><td class="value">{row.total}</td><td class="value">{row.own}</td><td class="value">{row.samples}</td></tr>)}
       </tbody></table>
+      <Show when={changeOf(props.model, props.node)}>
+        {(change) => <div>{shareOf(change().before, 1)} → {change().isGone ? "gone" : shareOf(change().after, 1)}</div>}
+      </Show>
     </div>
   );
 }

@@ -2,6 +2,7 @@
 // is in sight, not what the tree holds.
 
 import { fold } from "../names";
+import { changeFill } from "./change";
 import { moduleColour } from "./colours";
 import { firstBehind, type FlameModel } from "./model";
 
@@ -73,7 +74,7 @@ function drawNode(context: CanvasRenderingContext2D, model: FlameModel, look: Fl
   const isFound = look.found !== null && fn >= 0 && look.found[fn] === 1;
   const isFaint = look.found !== null && !isFound;
   context.globalAlpha = isFaint ? 0.4 : 1;
-  context.fillStyle = fn < 0 ? look.colours.line : isFound ? look.colours.mark : fillOf(model, fn, look.dark);
+  context.fillStyle = fn < 0 ? look.colours.line : isFound ? look.colours.mark : changeFill(model, node, look.dark) ?? fillOf(model, fn, look.dark);
   context.fillRect(left, top, wide, look.rowHeight - 1);
   context.globalAlpha = 1;
   if (node === look.current && node !== 0) {

@@ -5,10 +5,12 @@ import { visible } from "../names";
 import { loaded, status } from "../state/profile";
 import { shownEvents } from "../state/selection";
 import { go, linkTo, noConditions, state, type View } from "../state/url";
+import { CompareWith, withoutItself } from "./CompareWith";
 import { isDark, toggleTheme } from "./theme";
 
 const TITLES: Record<View, string> = {
   summary: "Summary", hotspots: "Hotspots", function: "Function", flame: "Flame graph", tree: "Call tree", butterfly: "Callers", timeline: "Timeline",
+  metrics: "Metrics", diff: "Changes",
 };
 
 /** Why a view has nothing to show for the loaded profile, or null. */
@@ -17,6 +19,7 @@ export function whyNot(view: View): string | null {
   if (!has) return null;
   if ((view === "flame" || view === "tree" || view === "butterfly") && !has.chains) return "Needs call chains: record with -g";
   if (view === "timeline" && !has.times) return "Needs the times of samples";
+  if (view === "diff" && (status()?.profiles.length ?? 0) < 2) return "Needs two profiles: dioptra web before.data after.data";
   return null;
 }
 
@@ -28,10 +31,11 @@ export function Bar(props: { onHelp(): void }) {
       <Show when={(status()?.profiles.length ?? 0) > 1} fallback={<span class="file" title={visible(loaded()?.path ?? "")}>{visible(loaded()?.label ?? "")}</span>}>
         <select
           aria-label="Profile" value={state.profile}
-          onChange={(event) => go({ ...noConditions(), profile: Number(event.currentTarget.value), open: "", focus: "" })}
+          onChange={(event) => go({ ...noConditions(), profile: Number(event.currentTarget.value), open: "", focus: "", ...withoutItself(Number(event.currentTarget.value)) })}
         >
           <For each={status()?.profiles}>{(profile) => <option value={profile.index}>{visible(profile.label)}</option>}</For>
         </select>
+        <CompareWith />
       </Show>
       <nav aria-label="Views">
         <For each={Object.keys(TITLES) as View[]}>

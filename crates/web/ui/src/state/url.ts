@@ -3,7 +3,7 @@
 
 import { createStore, reconcile } from "solid-js/store";
 
-export const VIEWS = ["summary", "hotspots", "function", "flame", "tree", "butterfly", "timeline"] as const;
+export const VIEWS = ["summary", "hotspots", "function", "flame", "tree", "butterfly", "timeline", "metrics", "diff"] as const;
 export type View = (typeof VIEWS)[number];
 
 /** A range of time in nanoseconds since the first sample; null is open. */
@@ -15,6 +15,15 @@ export type KeyList = (typeof KEY_LISTS)[number];
 
 /** What the upper table of Hotspots can show. */
 export const LEVELS: readonly string[] = ["process,module", "program,module", "process,thread", "module", "thread", "comm", "cpu"];
+
+/** What the rows of the metrics' table can be. */
+export const METRIC_ROWS: readonly string[] = ["function", "path", "line", "module", "thread", "process"];
+
+/** What the rows of the table of changes can be. */
+export const DIFF_ROWS: readonly string[] = ["function", "module", "process", "thread", "comm", "module,function", "process,module"];
+
+/** Texts of the views of metrics and changes; empty at first. */
+const METRIC_TEXTS = ["with", "normalize", "metricRows", "metricSort", "plot", "diffRows", "diffSort"] as const;
 
 export interface PageState {
   view: View;
@@ -50,12 +59,28 @@ export interface PageState {
   levels: string;
   /** Timeline: what a lane is. */
   lanes: "thread" | "process" | "cpu";
+  /** The names of the metrics that tables show; empty: the server's default; `none`: none. */
+  metric: string[];
+  /** The index of the profile to compare with; empty: none. */
+  with: string;
+  /** Changes: what weights are divided by: empty, `time` or an event's key. */
+  normalize: string;
+  /** Metrics: rows, order, and the column that is drawn; empty: the first one. */
+  metricRows: string;
+  metricSort: string;
+  plot: string;
+  /** Metrics: whether the scatter plot's axes are logarithmic. */
+  plotLog: boolean;
+  /** Changes: rows and order. */
+  diffRows: string;
+  diffSort: string;
 }
 
 const INITIAL: PageState = {
   view: "summary", profile: 0, event: [], time: null, process: [], thread: [], program: [], comm: [], cpu: [], module: [],
   function: [], through: [], inlined: false, filter: "", regex: false, sort: "", open: "", inverted: false, upwards: false,
-  focus: "", find: "", levels: "process,module", lanes: "thread",
+  focus: "", find: "", levels: "process,module", lanes: "thread", metric: [], with: "",
+  normalize: "", metricRows: "", metricSort: "", plot: "", plotLog: false, diffRows: "", diffSort: "",
 };
 
 /** Writes a range of time as the server reads it. */
@@ -78,9 +103,14 @@ export function readState(hash: string): PageState {
   state.view = VIEWS.find((view) => view === path) ?? "summary";
   state.profile = Math.max(0, Number.parseInt(given.get("profile") ?? "0", 10) || 0);
   state.event = given.getAll("event");
+  state.metric = given.getAll("metric");
+  for (const text of METRIC_TEXTS) state[text] = given.get(text) ?? "";
+  if (!/^\d+$/.test(state.with) || Number(state.with) === state.profile) state.with = "";
+  if (!METRIC_ROWS.includes(state.metricRows)) state.metricRows = "";
+  if (!DIFF_ROWS.includes(state.diffRows)) state.diffRows = "";
   state.time = readSpan(given.get("time") ?? "");
   for (const list of KEY_LISTS) state[list] = given.getAll(list);
-  for (const flag of ["inlined", "regex", "inverted", "upwards"] as const) state[flag] = given.get(flag) === "1";
+  for (const flag of ["inlined", "regex", "inverted", "upwards", "plotLog"] as const) state[flag] = given.get(flag) === "1";
   for (const text of ["filter", "sort", "open", "focus", "find"] as const) state[text] = given.get(text) ?? "";
   const levels = given.get("levels") ?? "";
   if (LEVELS.includes(levels)) state.levels = levels;
@@ -94,9 +124,11 @@ export function writeState(state: PageState): string {
   const out = new URLSearchParams();
   if (state.profile !== 0) out.set("profile", String(state.profile));
   for (const event of state.event) out.append("event", event);
+  for (const metric of state.metric) out.append("metric", metric);
+  for (const text of METRIC_TEXTS) if (state[text]) out.set(text, state[text]);
   if (state.time) out.set("time", writeSpan(state.time));
   for (const list of KEY_LISTS) for (const key of state[list]) out.append(list, key);
-  for (const flag of ["inlined", "regex", "inverted", "upwards"] as const) if (state[flag]) out.set(flag, "1");
+  for (const flag of ["inlined", "regex", "inverted", "upwards", "plotLog"] as const) if (state[flag]) out.set(flag, "1");
   for (const text of ["filter", "sort", "open", "focus", "find"] as const) if (state[text]) out.set(text, state[text]);
   if (state.levels !== INITIAL.levels) out.set("levels", state.levels);
   if (state.lanes !== "thread") out.set("lanes", state.lanes);

@@ -33,6 +33,8 @@ export interface TableProps {
   onOpen?(row: ShownRow): void;
   busy: boolean;
   emptyText: string;
+  /** Whether errors stand beside values whatever the reader's setting, since values mean nothing without them. */
+  showErrors?: boolean;
 }
 
 export function DataTable(props: TableProps) {
@@ -46,7 +48,7 @@ export function DataTable(props: TableProps) {
   const virtual = createVirtualRows(() => scroll, () => props.rows.total(), rowHeight, headHeight);
   const [active, setActive] = createSignal(0);
   const [room, setRoom] = createSignal(800);
-  const widths = createWidths(() => arranged().shown, settings, change, room);
+  const widths = createWidths(() => arranged().shown, settings, change, room, () => props.showErrors === true || settings.errors);
 
   onMount(() => {
     const observer = new ResizeObserver(() => setRoom(scroll.clientWidth));
@@ -121,7 +123,7 @@ export function DataTable(props: TableProps) {
                   {(row) => (
                     <For each={arranged().shown}>
                       {(column) => column.kind === "number"
-                        ? <NumberCell column={column} row={row()} errors={settings.errors} />
+                        ? <NumberCell column={column} row={row()} errors={props.showErrors === true || settings.errors} />
                         : <NameCell column={column} row={row()} rows={props.rows} {...(props.onOpen ? { onOpen: props.onOpen } : {})} />}
                     </For>
                   )}

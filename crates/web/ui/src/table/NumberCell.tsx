@@ -6,6 +6,7 @@ import type { ShownRow } from "./model";
 
 const NOTES: Record<string, string> = {
   few_samples: "rests on few samples",
+  unreliable: "unreliable: the function runs shorter than windows, so that others' work is counted, too",
   partial: "some of its inputs are missing",
   holds_interrupts: "includes the time of the profiler's interrupts",
 };
@@ -15,7 +16,8 @@ export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: 
   const value = () => props.row.cells[props.column.at] ?? null;
   const error = () => props.row.errors?.[props.column.id];
   const note = () => props.row.notes?.[props.column.id];
-  const isShare = () => props.column.measure === "percent";
+  // The change of a sum is in percent and no share of anything.
+  const isShare = () => props.column.measure === "percent" && !/_change\b/.test(props.column.id);
   const hint = () => {
     const now = value();
     if (now === null) return note() ?? "";
@@ -29,7 +31,7 @@ export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: 
   return (
     <div
       class="cell number" role="gridcell" title={hint()}
-      classList={{ few: note() === "few_samples", share: isShare(), zero: value() === 0 }}
+      classList={{ few: note() === "few_samples" || note() === "unreliable", share: isShare(), zero: value() === 0 }}
       style={{ "--bar": isShare() && typeof value() === "number" ? `${Math.max(0, Math.min(100, value() as number))}%` : "0%" }}
     >
       <Show when={value() !== null} fallback={<span class="missing">–</span>}>

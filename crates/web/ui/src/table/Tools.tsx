@@ -17,6 +17,8 @@ interface ToolsProps {
   note?: string;
   /** What stands at the left. */
   lead?: JSX.Element;
+  /** What stands before the menus. */
+  more?: JSX.Element;
 }
 
 const TITLES = { percent: "%", samples: "samples", weight: "weight" };
@@ -56,6 +58,7 @@ export function TableTools(props: ToolsProps) {
         </For>
         <button class="toggle" aria-pressed={settings.errors} title="Show standard errors" onClick={() => change({ errors: !settings.errors })}>±</button>
       </span>
+      {props.more}
       <Menu label="Columns">
         <For each={offeredColumns(props.columns, props.main).filter((column) => column.id !== props.main)}>
           {(column) => (

@@ -5,6 +5,7 @@ import { count, plural, shareOf } from "../format";
 import { fold } from "../names";
 import type { FlameAnswer } from "../net/types";
 import { savePng, saveText } from "../save";
+import { ChangeLegend } from "../flame/ChangeLegend";
 import { type FlameLook } from "../flame/draw";
 import { FlameChart } from "../flame/FlameChart";
 import { findNodes, inAnswer, layOut } from "../flame/model";
@@ -18,10 +19,10 @@ import { Menu } from "../table/Tools";
 export function FlameView() {
   // The node whose finer tree is asked for; node numbers hold for one question only.
   const [root, setRoot] = createSignal<number | null>(null);
-  const base = createMemo(() => JSON.stringify([selection(), state.inverted, state.focus]));
+  const base = createMemo(() => JSON.stringify([selection(), state.inverted, state.focus, state.with]));
   createEffect(on(base, () => setRoot(null), { defer: true }));
   const question = createQuestion<FlameAnswer>("flame", () => ({
-    ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, root: root(),
+    ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, root: root(), with: state.with,
   }));
   const model = createMemo(() => { const answer = question.answer(); return answer ? layOut(answer) : null; });
   const found = createMemo(() => { const now = model(); return now ? findNodes(now, state.find) : null; });
@@ -73,6 +74,7 @@ export function FlameView() {
           <button onClick={() => handle && savePng("dioptra-flame.png", handle.canvas)}>PNG picture</button>
         </Menu>
       </div>
+      <Show when={question.answer()}>{(answer) => <ChangeLegend answer={answer()} />}</Show>
       <div class="fill" aria-busy={question.busy()}>
         <Show when={question.error()}>{(error) => <Wrong error={error()} />}</Show>
         <Show when={model()}>

@@ -2,6 +2,7 @@
 
 import { createEffect, createMemo, createSignal, For, Show } from "solid-js";
 import { count, plural } from "../format";
+import { MetricPicker, metricsOfSamples } from "../metrics/Picker";
 import { fold } from "../names";
 import { askFile, type Parameters } from "../net/client";
 import type { RowKey } from "../net/types";
@@ -42,7 +43,7 @@ function Upper() {
   const levels = () => state.levels.split(",");
   const parameters = (): Parameters => ({
     ...selection(["process", "program", "thread", "comm", "module", "function", ...(state.levels === "cpu" ? ["cpu" as const] : [])]),
-    by: state.levels, errors: settings.errors, sort: writeSorting(sorting()),
+    by: state.levels, errors: settings.errors, sort: writeSorting(sorting()), metric: metricsOfSamples(),
   });
   const rows = createTreeRows(parameters);
   const isTree = () => levels().length > 1;
@@ -86,7 +87,7 @@ function Upper() {
 function Functions() {
   const { settings } = tableSettings("functions");
   const parameters = (): Parameters => ({
-    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, sort: state.sort,
+    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, sort: state.sort, metric: metricsOfSamples(),
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
   const rows = createPagedRows(parameters);
@@ -109,6 +110,7 @@ function Functions() {
     <>
       <TableTools
         name="functions" columns={rows.answer()?.columns ?? []} main="function" note={note()} onSave={(format) => save(parameters(), format, "functions")}
+        more={<MetricPicker always={false} />} saves={state.filter ? "rows that pass" : "all rows"}
         filter={{ text: state.filter, regex: state.regex, label: "Filter functions", error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
       />
       <Show when={rows.error() && !badPattern()}><Wrong error={rows.error()!} /></Show>

@@ -1,0 +1,98 @@
+// Tests of the views of metrics and changes, of the choice of metrics, and of the flame graph's colours of changes.
+
+import assert from "node:assert/strict";
+
+export function metricsTests({ test, table, show, hash, can, settle }) {
+  const profiles = (page) => page.locator('select[aria-label="Compare with"]');
+
+  test("metrics: intervals, rows, and the plot by keyboard", async ({ page }) => {
+    await show(page, "metrics");
+    if ((await page.locator("[role=alert]").count()) > 0) return;
+    const rows = table(page, "Metrics");
+    assert.match(await rows.innerText(), /±/);
+    const plot = page.locator(".scatter canvas");
+    if ((await plot.count()) === 0) return;
+    await plot.focus();
+    await page.keyboard.press("ArrowLeft");
+    const said = await page.locator(".scatter [role=status]").innerText();
+    assert.match(said, /% of the time/);
+    await page.keyboard.press("Enter");
+    await settle(page);
+    assert.match(hash(page), /open=/);
+    assert.equal(await rows.locator(".row.selected").count(), 1, "the plot's point selects its row");
+    await page.locator('button:text-is("log")').click();
+    assert.match(hash(page), /plotLog=1/);
+    await page.reload();
+    await settle(page);
+    assert.equal(await page.locator('button:text-is("log")').getAttribute("aria-pressed"), "true");
+    await page.locator('select[aria-label="Rows of the metrics"]').selectOption("module");
+    await settle(page);
+    assert.match(hash(page), /metricRows=module/);
+  });
+
+  test("metrics: the plot is saved as a picture with names as text", async ({ page }) => {
+    await show(page, "metrics");
+    if ((await page.locator(".scatter canvas").count()) === 0) return;
+    await page.locator('[aria-label="Scatter plot"] button', { hasText: "Save" }).click();
+    const [file] = await Promise.all([page.waitForEvent("download"), page.locator("button", { hasText: "SVG picture" }).click()]);
+    const chunks = [];
+    for await (const chunk of await file.createReadStream()) chunks.push(chunk);
+    const svg = Buffer.concat(chunks).toString();
+    assert(svg.startsWith("<svg") && svg.includes("<circle") && !svg.includes("<script"), svg.slice(0, 200));
+  });
+
+  test("metrics: outliers are reached by n", async ({ page }) => {
+    await show(page, "metrics");
+    const note = await page.locator('[aria-label="Scatter plot"] .note').textContent().catch(() => "");
+    if (!/outlier/.test(note ?? "")) return;
+    await page.locator(".scatter canvas").focus();
+    await page.keyboard.press("n");
+    assert.match(await page.locator(".scatter [role=status]").innerText(), /an outlier/);
+  });
+
+  test("changes: stars, normalization, and the other way round", async ({ page }) => {
+    await show(page, "summary");
+    if ((await profiles(page).count()) === 0 || !(await can(page, "diff"))) return;
+    await show(page, "diff");
+    assert.match(hash(page), /with=1/, "with two profiles there is nothing to choose");
+    const rows = table(page, "Changes");
+    assert((await rows.locator(".rows .row:not(.hidden)").count()) > 1);
+    await page.locator('select[aria-label="Normalize by"]').selectOption("time");
+    await settle(page);
+    assert.match(hash(page), /normalize=time/);
+    assert.equal(await page.locator("[role=alert]").count(), 0);
+    await page.locator("button", { hasText: "⇄" }).click();
+    await settle(page);
+    assert.match(hash(page), /profile=1.*with=0/);
+  });
+
+  test("changes: the flame graph has a legend and lists what is new", async ({ page }) => {
+    await show(page, "summary");
+    if ((await profiles(page).count()) === 0 || !(await can(page, "flame"))) return;
+    await show(page, "flame");
+    assert.equal(await page.locator('[aria-label="Legend of changes"]').count(), 0);
+    await profiles(page).selectOption("1");
+    await settle(page);
+    assert.match(hash(page), /with=1/);
+    const legend = page.locator('[aria-label="Legend of changes"]');
+    assert.match(await legend.innerText(), /gone/);
+    const fresh = legend.locator("button", { hasText: "New there" });
+    if ((await fresh.count()) > 0) {
+      await fresh.click();
+      assert((await page.locator(".new-frames li").count()) > 0);
+    }
+  });
+
+  test("hotspots: metrics are chosen and stay in the address", async ({ page }) => {
+    await show(page, "hotspots");
+    await page.locator("button", { hasText: /^Metrics/ }).first().click();
+    const boxes = page.locator(".picker-list input:enabled");
+    if ((await boxes.count()) === 0) return;
+    await boxes.first().check();
+    await settle(page);
+    assert.match(hash(page), /metric=/);
+    assert.equal(await page.locator("[role=alert]").count(), 0);
+    await boxes.first().uncheck();
+    assert.doesNotMatch(hash(page), /metric=/);
+  });
+}
