@@ -8,6 +8,7 @@
 //! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
 //!   in addresses.
 //! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
+//! - `static_report`: the page with its answers as one file, which needs no server.
 //! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
 //! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
 
@@ -29,8 +30,10 @@ mod searches;
 mod security;
 mod selected;
 mod server;
+mod static_report;
 mod tables;
 mod texts;
 mod timelines;
 
 pub use server::{Server, Stopper, WebError, WebOptions};
+pub use static_report::{StaticReport, StaticReportOptions};

@@ -76,6 +76,17 @@ pub enum WebError {
     /// The server ended by itself.
     #[error("the server failed")]
     Serve(#[source] io::Error),
+    /// A profile of a static report could not be read.
+    #[error("cannot read {path}: {why}")]
+    Load {
+        /// The profile.
+        path: String,
+        /// The reason.
+        why: String,
+    },
+    /// A static report could not be made.
+    #[error("cannot make the report: {0}")]
+    Report(String),
 }
 
 /// State that all requests share.
@@ -91,6 +102,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Nothing is loaded yet.
+    pub(crate) fn new(guard: Guard, files: &[PathBuf], finding: Finding) -> Shared {
+        Shared {
+            guard,
+            profiles: Profiles::new(files, finding),
+            jobs: Jobs::new(),
+            selections: Cache::new(SELECTIONS),
+            tables: Cache::new(TABLES),
+            views: Cache::new(VIEWS),
+            trees: Cache::new(TREES),
+            functions: Cache::new(FUNCTIONS),
+        }
+    }
+
     /// Drops all answers from older generations of a profile.
     fn forget(&self, profile: usize) {
         let now = self.profiles.get(Some(profile), None);
@@ -150,20 +175,12 @@ impl Server {
             symbols: options.symbols.clone(),
             sources: options.sources.clone(),
         };
-        let shared = Shared {
-            guard: Guard {
-                token: Token::random()?,
-                port: address.port(),
-                is_public: !options.listen.is_loopback(),
-            },
-            profiles: Profiles::new(&options.files, finding),
-            jobs: Jobs::new(),
-            selections: Cache::new(SELECTIONS),
-            tables: Cache::new(TABLES),
-            views: Cache::new(VIEWS),
-            trees: Cache::new(TREES),
-            functions: Cache::new(FUNCTIONS),
+        let guard = Guard {
+            token: Token::random()?,
+            port: address.port(),
+            is_public: !options.listen.is_loopback(),
         };
+        let shared = Shared::new(guard, &options.files, finding);
         Ok(Server {
             listener,
             address,

@@ -4,6 +4,7 @@ mod answers;
 mod client;
 mod made;
 mod reload;
+mod report;
 mod security;
 mod trees;
 mod types;
