@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use dioptra_testprograms::{self as programs, Skip};
 
-/// A kind of recording: what `record` is told, and the program.
+/// A kind of recording: the options of `record`, and the program.
 struct Kind {
     options: &'static [&'static str],
     command: Vec<OsString>,
@@ -16,7 +16,7 @@ struct Kind {
 /// A Python program with threads.
 const PYTHON: &str = "import threading\ndef work(n):\n  return sum(i * i for i in range(n))\nall = [threading.Thread(target=work, args=(400000,)) for _ in range(4)]\n[one.start() for one in all]\n[one.join() for one in all]\nlist(map(str, range(200000)))";
 
-/// What `record` is told for two events with call chains.
+/// The options of `record` for two events with call chains.
 const TWO_EVENTS: &[&str] = &["-g", "-e", "cpu-clock:u,page-faults:u"];
 
 /// Recordings, and what could not be recorded here.

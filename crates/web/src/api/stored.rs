@@ -11,7 +11,7 @@ pub struct StoredReport {
     pub version: String,
     /// Seconds since 1970 when it was written.
     pub written: u64,
-    /// Whether the text of source files is stored.
+    /// True if the text of source files is stored.
     pub has_source: bool,
     /// Sentences about what the report holds.
     pub holds: Vec<String>,

@@ -29,7 +29,7 @@ pub struct StaticReportOptions {
     pub symbols: SymbolOptions,
     /// Where source files are looked for.
     pub sources: SourceFiles,
-    /// Whether the text of source files is stored. Assembly is stored in any case.
+    /// True if the text of source files is stored. Assembly is stored in any case.
     pub has_source: bool,
     /// The bytes that the report takes at most.
     pub limit: usize,

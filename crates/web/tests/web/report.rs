@@ -60,7 +60,7 @@ fn stored_answers_are_the_servers() {
         let mut found = unpacked(answer);
         let mut expected = web.get(&asked(key)).json();
         if key == "status?" {
-            // How long loading took, and how often the state has changed.
+            // The time that loading took and the number of changes differ.
             for status in [&mut found, &mut expected] {
                 status["revision"] = Value::Null;
                 status["profiles"][0]["elapsed_ms"] = Value::Null;

@@ -1819,7 +1819,7 @@ version: string,
  */
 written: number, 
 /**
- * Whether the text of source files is stored.
+ * True if the text of source files is stored.
  */
 has_source: boolean, 
 /**

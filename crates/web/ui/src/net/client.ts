@@ -22,7 +22,7 @@ export function findAnswers(): void {
   if (!stored) findToken();
 }
 
-/** What the reader of a static report must know; null where a server answers. */
+/** The contents of a static report; null where a server answers. */
 export function report(): StoredReport | null {
   return stored?.about ?? null;
 }

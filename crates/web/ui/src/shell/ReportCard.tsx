@@ -1,4 +1,4 @@
-// What a static report holds, and what it leaves out.
+// A card that says what a static report holds and what it leaves out.
 
 import { For } from "solid-js";
 import { visible } from "../names";
