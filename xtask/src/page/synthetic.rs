@@ -51,7 +51,7 @@ pub fn write(folder: &Path) -> Result<Synthetic> {
     let map = maps.join(format!("perf-{PID}.map"));
     write_map(&map).with_context(|| map.display().to_string())?;
     let file = folder.join("synthetic.data");
-    let clock = attr(SampleType::CALLCHAIN | SampleType::CPU);
+    let clock = attr(SampleType::CALLCHAIN);
     let content = records().file(&[event("cpu-clock", clock, &[ID])]);
     std::fs::write(&file, content).with_context(|| file.display().to_string())?;
     Ok(Synthetic {
@@ -96,10 +96,29 @@ fn records() -> Records {
             address(0),
         ];
         let words = [&[chain.len() as u64][..], &chain].concat();
-        for sample in 0..samples {
-            let cpu = (sample % 4) as u32;
-            records.sample_on(ID, (PID, PID), address(number), 1_000_000, cpu, &words);
+        for _ in 0..samples {
+            records.sample(ID, (PID, PID), address(number), 1_000_000, &words);
         }
     }
     records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dioptra_perfdata::PerfData;
+    use dioptra_profile::{LoadPlan, Names, Profile};
+
+    #[test]
+    fn each_function_has_samples_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = write(folder.path()).unwrap();
+        let data = PerfData::open(&made.file).unwrap();
+        let mut plan = LoadPlan::default();
+        plan.symbols.symfs = Some(made.symfs);
+        let profile = Profile::load_with(&data, &plan);
+        let names = Names::find(&profile, plan.symbols);
+        assert!(names.functions().len() as u64 >= FUNCTIONS);
+        assert!(profile.events()[0].total().samples > FUNCTIONS);
+    }
 }

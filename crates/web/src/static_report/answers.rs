@@ -33,11 +33,11 @@ const BINS: &str = "1000";
 /// The number of events that can stand first.
 const MOST_FIRST: usize = 4;
 /// The number of rows for which a selection is stored, of each kind.
-const SELECTIONS: usize = 6;
+const SELECTIONS: usize = 4;
 /// The number of functions whose source, assembly and graph are stored at most.
-const MOST_FUNCTIONS: usize = 300;
+const MOST_FUNCTIONS: usize = 120;
 /// The number of functions whose callers and callees are stored.
-const MOST_FOCUSED: usize = 40;
+const MOST_FOCUSED: usize = 15;
 
 /// Sentences about what a report holds, and about what it leaves out.
 type Sentences = (Vec<String>, Vec<String>);
