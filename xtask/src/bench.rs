@@ -15,6 +15,7 @@ mod trace_large;
 mod trace_read;
 mod trace_real;
 mod trace_sampled;
+mod web;
 mod windows;
 mod windows_cost;
 mod windows_hardware;
@@ -39,6 +40,8 @@ pub enum Bench {
     Attach(attach::Arguments),
     /// Traced calls beside uftrace's
     Trace(trace::Arguments),
+    /// The page in Chromium on a large profile: loading, actions and memory, beside `dioptra report` and speedscope
+    Web(web::Arguments),
     /// Intervals, bias and trust of the metrics of windows, on simulated programs whose rates are known
     Windows(windows::Arguments),
 }
@@ -50,6 +53,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Analyze(arguments) => analyze::run(arguments),
         Bench::Attach(arguments) => attach::run(arguments),
         Bench::Trace(arguments) => trace::run(arguments),
+        Bench::Web(arguments) => web::run(arguments),
         Bench::Windows(arguments) => windows::run(arguments),
     }
 }

@@ -1,7 +1,12 @@
 //! The step `page` of `cargo xtask test`: the page's bundle is what its sources give, and the page works in Chromium, on the
-//! mock server and on a real recording.
+//! mock server, on real recordings of many kinds, and as a static report.
 //!
 //! The step needs npm, Chromium and the npm registry. Without one of them it is skipped, with the reason.
+
+mod recordings;
+#[path = "../../crates/sampling/profile/tests/support/mod.rs"]
+mod records;
+mod synthetic;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
@@ -53,14 +58,11 @@ pub fn check() -> Result<Page> {
             return Ok(Page::Skipped(format!("{needed} is not installed")));
         }
     }
-    let registry = "the npm registry did not give the page's packages";
-    let Some(path) = path_with_node()? else {
+    let Some(prepared) = Npm::prepare()? else {
+        let registry = "the npm registry did not give the page's packages";
         return Ok(Page::Skipped(registry.into()));
     };
-    let npm = |arguments: &[&str]| npm(&folder, &path, arguments);
-    if !npm(&["ci", "--no-audit", "--no-fund"])? {
-        return Ok(Page::Skipped(registry.into()));
-    }
+    let npm = |arguments: &[&str]| prepared.run(&folder, arguments);
     if !npm(&["run", "--silent", "fresh"])? {
         return Ok(Page::Failed("npm run fresh"));
     }
@@ -79,11 +81,98 @@ pub fn check() -> Result<Page> {
     if !twice(&["run", "--silent", "test"])? {
         return Ok(Page::Failed("npm test"));
     }
-    let server = Server::start()?;
+    let folder = tempfile::tempdir()?;
+    let dioptra = dioptra()?;
+    let made = recordings::make(&dioptra, folder.path())?;
+    for skipped in &made.skipped {
+        println!("skipped: a recording of {skipped}");
+    }
+    let Some(first) = made.files.first() else {
+        bail!("there is no recording");
+    };
+    let server = Server::start(&dioptra, &made.files, None)?;
     if !twice(&["run", "--silent", "test", "--", &server.address])? {
         return Ok(Page::Failed("npm test -- URL"));
     }
+    if !twice(&["run", "--silent", "test:recordings", "--", &server.address])? {
+        return Ok(Page::Failed("npm run test:recordings"));
+    }
+    let report = export(&dioptra, first, None)?;
+    if !twice(&[
+        "run",
+        "--silent",
+        "test:report",
+        "--",
+        &report,
+        &server.address,
+    ])? {
+        return Ok(Page::Failed("npm run test:report"));
+    }
+    drop(server);
+    let synthetic = synthetic::write(folder.path())?;
+    let symfs = Some(&*synthetic.symfs);
+    let server = Server::start(&dioptra, std::slice::from_ref(&synthetic.file), symfs)?;
+    if !twice(&["run", "--silent", "test:recordings", "--", &server.address])? {
+        return Ok(Page::Failed("npm run test:recordings"));
+    }
+    let report = export(&dioptra, &synthetic.file, symfs)?;
+    if !twice(&[
+        "run",
+        "--silent",
+        "test:report",
+        "--",
+        &report,
+        &server.address,
+    ])? {
+        return Ok(Page::Failed("npm run test:report"));
+    }
     Ok(Page::Passed)
+}
+
+/// Writes a static report of a recording beside it, and returns the report's path.
+fn export(dioptra: &Path, file: &Path, symfs: Option<&Path>) -> Result<String> {
+    let report = file.with_extension("html");
+    let mut command = Command::new(dioptra);
+    command.args(["web", "--export"]).arg(&report).arg(file);
+    if let Some(symfs) = symfs {
+        command.arg("--symfs").arg(symfs);
+    }
+    let status = command.status().context("running dioptra web --export")?;
+    if !status.success() {
+        bail!("dioptra web --export failed");
+    }
+    let report = report.to_str().context("a path that is no UTF-8")?;
+    Ok(report.to_owned())
+}
+
+/// npm with a Node that is new enough, and the page's packages.
+pub struct Npm {
+    path: OsString,
+}
+
+impl Npm {
+    /// Installs the page's packages. `None` if the registry does not give them.
+    pub fn prepare() -> Result<Option<Npm>> {
+        let Some(path) = path_with_node()? else {
+            return Ok(None);
+        };
+        let npm = Npm { path };
+        let folder = root().join("crates/web/ui");
+        let is_there = npm.run(&folder, &["ci", "--no-audit", "--no-fund"])?;
+        Ok(is_there.then_some(npm))
+    }
+
+    /// Runs npm in a folder, and returns whether it succeeded.
+    pub fn run(&self, folder: &Path, arguments: &[&str]) -> Result<bool> {
+        npm(folder, &self.path, arguments)
+    }
+
+    /// A command that runs Node.
+    pub fn node(&self) -> Command {
+        let mut node = Command::new("node");
+        node.env("PATH", &self.path);
+        node
+    }
 }
 
 /// Returns the path on which a Node is found that is new enough, from npm's registry where the machine's is too old. `None`
@@ -146,38 +235,20 @@ fn bundle(folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(files)
 }
 
-/// `dioptra web` on a fresh recording of a program with threads, call chains and two events. Dropping it ends the server.
+/// `dioptra web` on recordings. Dropping it ends the server.
 struct Server {
     child: Child,
     address: String,
-    _folder: tempfile::TempDir,
 }
 
 impl Server {
-    fn start() -> Result<Server> {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("perf.data");
-        let dioptra = dioptra()?;
-        let program = "import threading\ndef work(n):\n  return sum(i * i for i in range(n))\nall = [threading.Thread(target=work, args=(400000,)) for _ in range(4)]\n[one.start() for one in all]\n[one.join() for one in all]\nlist(map(str, range(200000)))";
-        let recorded = Command::new(&dioptra)
-            .args([
-                "record",
-                "-q",
-                "-g",
-                "-e",
-                "cpu-clock:u,page-faults:u",
-                "-o",
-            ])
-            .arg(&file)
-            .args(["python3", "-c", program])
-            .status()
-            .context("running dioptra record")?;
-        if !recorded.success() {
-            bail!("dioptra record failed");
+    fn start(dioptra: &Path, files: &[PathBuf], symfs: Option<&Path>) -> Result<Server> {
+        let mut command = Command::new(dioptra);
+        command.args(["web", "--no-open"]).args(files);
+        if let Some(symfs) = symfs {
+            command.arg("--symfs").arg(symfs);
         }
-        let mut child = Command::new(&dioptra)
-            .args(["web", "--no-open"])
-            .arg(&file)
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -186,14 +257,12 @@ impl Server {
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut address)?;
         }
-        let address = address.trim().to_owned();
         let server = Server {
             child,
-            address,
-            _folder: folder,
+            address: address.trim().to_owned(),
         };
         if !server.address.starts_with("http://127.0.0.1:") {
-            bail!("dioptra web printed no address: {:?}", server.address);
+            bail!("dioptra web printed no address: {address:?}");
         }
         Ok(server)
     }

@@ -431,3 +431,37 @@ fn what_is_no_profile_is_said_at_once() {
         assert_eq!(output.stdout, b"");
     }
 }
+
+#[test]
+fn a_report_is_one_file_and_leaves_source_text_out_when_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = or_skip!(recorded(folder.path()));
+    let file = recording.to_str().expect("a path");
+    let report = folder.path().join("report.html");
+    let written = output(&["web", "--export", report.to_str().expect("a path"), file]);
+    let said = String::from_utf8_lossy(&written.stderr).into_owned();
+    assert_eq!(written.status.code(), Some(0), "{said}");
+    assert_eq!(written.stdout, b"");
+    for part in ["report.html: ", "  in it: ", "  not in it: "] {
+        assert!(said.contains(part), "{said}");
+    }
+    let html = std::fs::read_to_string(&report).expect("the report");
+    assert!(html.len() < 5_000_000);
+    assert!(html.contains("\"function?") && html.contains("\"source?file="));
+    let without = output(&["web", "--export", "-", "--no-source", file]);
+    assert_eq!(without.status.code(), Some(0));
+    let html = String::from_utf8(without.stdout).expect("text");
+    assert!(html.contains("\"function?") && html.contains("\"has_source\":false"));
+    assert!(!html.contains("\"source?file="));
+    // A recording is no place for a report.
+    let before = std::fs::read(&recording).expect("the recording");
+    for arguments in [
+        &["web", "--export", file][..],
+        &["web", "--export", "a.html", "--port", "8000"],
+        &["web", "--export", "a.html", "--no-open"],
+        &["web", "--no-source"],
+    ] {
+        assert_eq!(output(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    assert_eq!(std::fs::read(&recording).expect("the recording"), before);
+}

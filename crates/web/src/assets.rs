@@ -22,6 +22,12 @@ pub(crate) fn find(path: &str) -> Option<Response> {
     Some(([(header::CONTENT_TYPE, kind)], asset.content).into_response())
 }
 
+/// The content of a file of the page.
+pub(crate) fn content(path: &str) -> Option<&'static [u8]> {
+    let asset = ASSETS.iter().find(|asset| asset.path == path)?;
+    Some(asset.content)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@
 //!   in addresses.
 //! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
 //! - `metrics` and `windowed`: metrics with their intervals; `other`, `comparing`, `flame_changes`: changes to another profile.
+//! - `static_report`: the page with its answers as one file, which needs no server.
 //! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
 //! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
 
@@ -35,9 +36,11 @@ mod searches;
 mod security;
 mod selected;
 mod server;
+mod static_report;
 mod tables;
 mod texts;
 mod timelines;
 mod windowed;
 
 pub use server::{Server, Stopper, WebError, WebOptions};
+pub use static_report::{StaticReport, StaticReportOptions};

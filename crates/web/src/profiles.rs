@@ -137,6 +137,13 @@ impl Profiles {
         }
     }
 
+    /// Loads all files and returns.
+    pub(crate) fn load_once(&self) {
+        for slot in &self.slots {
+            self.load(slot);
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }

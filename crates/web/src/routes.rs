@@ -44,7 +44,8 @@ async fn checked(
     }
 }
 
-async fn api(
+/// Answers a request below `/api/` whose sender may ask.
+pub(crate) async fn api(
     shared: &Arc<Shared>,
     endpoint: &str,
     mut parameters: Parameters,

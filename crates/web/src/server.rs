@@ -87,6 +87,17 @@ pub enum WebError {
     /// The server ended by itself.
     #[error("the server failed")]
     Serve(#[source] io::Error),
+    /// A profile of a static report could not be read.
+    #[error("cannot read {path}: {why}")]
+    Load {
+        /// The profile.
+        path: String,
+        /// The reason.
+        why: String,
+    },
+    /// A static report could not be made.
+    #[error("cannot make the report: {0}")]
+    Report(String),
 }
 
 /// State that all requests share.
@@ -103,6 +114,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Nothing is loaded yet.
+    pub(crate) fn new(guard: Guard, files: &[PathBuf], finding: Finding) -> Shared {
+        Shared {
+            guard,
+            profiles: Profiles::new(files, finding),
+            jobs: Jobs::new(),
+            selections: Cache::new(SELECTIONS),
+            tables: Cache::new(TABLES),
+            views: Cache::new(VIEWS),
+            trees: Cache::new(TREES),
+            functions: Cache::new(FUNCTIONS),
+            windowed: Cache::new(WINDOWED),
+        }
+    }
+
     /// Drops all answers from older generations of a profile.
     fn forget(&self, profile: usize) {
         let now = self.profiles.get(Some(profile), None);
@@ -167,21 +193,12 @@ impl Server {
                 published: options.published_metrics.clone(),
             },
         };
-        let shared = Shared {
-            guard: Guard {
-                token: Token::random()?,
-                port: address.port(),
-                is_public: !options.listen.is_loopback(),
-            },
-            profiles: Profiles::new(&options.files, finding),
-            jobs: Jobs::new(),
-            selections: Cache::new(SELECTIONS),
-            tables: Cache::new(TABLES),
-            views: Cache::new(VIEWS),
-            trees: Cache::new(TREES),
-            functions: Cache::new(FUNCTIONS),
-            windowed: Cache::new(WINDOWED),
+        let guard = Guard {
+            token: Token::random()?,
+            port: address.port(),
+            is_public: !options.listen.is_loopback(),
         };
+        let shared = Shared::new(guard, &options.files, finding);
         Ok(Server {
             listener,
             address,

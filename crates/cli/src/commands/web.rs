@@ -7,10 +7,10 @@ use crate::metric_sets::MetricSets;
 use crate::output::say;
 use crate::symbol_sources::ProfileSource;
 use anyhow::Context;
-use dioptra_web::{Server, WebOptions};
+use dioptra_web::{Server, StaticReport, StaticReportOptions, WebOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Arguments of `dioptra web`.
@@ -21,6 +21,7 @@ Examples:
   dioptra web before.data after.data         look at two profiles
   dioptra web --metric ipc                   with a derived column in its tables
   dioptra web --port 8000 --no-open          for a tunnel: ssh -L 8000:127.0.0.1:8000 THIS_MACHINE
+  dioptra web --export report.html           write a page that opens without a server, to attach to a ticket
   dioptra web --source-path /build=$HOME/src")]
 pub struct Arguments {
     /// The profiles; `-` is standard input
@@ -36,6 +37,14 @@ pub struct Arguments {
     /// Print the page's address, but open no browser
     #[arg(long)]
     no_open: bool,
+    /// Write a report into this file instead of serving a page; `-` is standard output. The report is the page with the
+    /// answers that it needs most, in one file of less than 5 MB that a browser opens from disk. It contains the names, the
+    /// source and the assembly of the hottest functions
+    #[arg(long, value_name = "FILE.html", value_parser = report_path, conflicts_with_all = ["port", "listen", "no_open", "metric", "pmu_data"])]
+    export: Option<PathBuf>,
+    /// Leave source text out of the report
+    #[arg(long, requires = "export")]
+    no_source: bool,
     #[command(flatten)]
     derived: Derived,
     #[command(flatten)]
@@ -51,6 +60,16 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         arguments.derived.check_names(path, &recording.data)?;
     }
     let published = MetricSets::open_published(arguments.derived.folder())?;
+    if let Some(report) = &arguments.export {
+        let options = StaticReportOptions {
+            sources: arguments.origin.files(),
+            files: arguments.files,
+            symbols,
+            has_source: !arguments.no_source,
+            ..StaticReportOptions::default()
+        };
+        return export(report, &options);
+    }
     let options = WebOptions {
         files: arguments.files,
         listen: arguments.listen,
@@ -88,6 +107,42 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     }
     server.run()?;
     Ok(Exit::Done)
+}
+
+/// Writes a static report.
+fn export(path: &Path, options: &StaticReportOptions) -> anyhow::Result<Exit> {
+    let is_stdout = path == Path::new("-");
+    let report = StaticReport::make(options)?;
+    if is_stdout {
+        let mut out = io::stdout().lock();
+        out.write_all(&report.html)
+            .and_then(|()| out.flush())
+            .context("writing the report")?;
+    } else {
+        std::fs::write(path, &report.html)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let megabytes = report.html.len() as f64 / 1e6;
+    say!("{}: {megabytes:.1} MB", path.display());
+    for text in &report.holds {
+        say!("  in it: {text}");
+    }
+    for text in &report.lacks {
+        say!("  not in it: {text}");
+    }
+    Ok(Exit::Done)
+}
+
+/// Takes only names that a report may have: with `--export perf.data` a recording would be lost.
+fn report_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let has_ending = path.extension().is_some_and(|ending| {
+        ending.eq_ignore_ascii_case("html") || ending.eq_ignore_ascii_case("htm")
+    });
+    match has_ending || text == "-" {
+        true => Ok(path),
+        false => Err("the report's file has a name that ends in .html".to_owned()),
+    }
 }
 
 /// Whether a browser could open a window.

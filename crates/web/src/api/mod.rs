@@ -6,6 +6,7 @@ mod function;
 mod profile;
 mod requests;
 mod status;
+mod stored;
 mod table;
 mod timeline;
 
@@ -27,6 +28,7 @@ pub use requests::{
     TimelineRows, TimelineValue,
 };
 pub use status::{ProfileStatus, Progress, State, Status};
+pub use stored::StoredReport;
 pub use table::{
     CellValue, FactAnswer, RowKeys, SearchAnswer, SearchHit, SearchKind, SortedBy, TableAnswer,
     TableColumn, TableRow,
@@ -119,6 +121,7 @@ pub fn typescript() -> String {
         TimelineAnswer,
         TimelineEvent,
         TimelineRow,
+        StoredReport,
     );
     text.truncate(text.trim_end().len());
     text.push('\n');

@@ -55,9 +55,14 @@ impl Running {
 
     /// Starts a server.
     pub fn start_at_once(files: &[&Path], symfs: Option<&Path>) -> Running {
+        Running::start_with(files, symfs, WebOptions::default())
+    }
+
+    /// Starts a server with other options.
+    pub fn start_with(files: &[&Path], symfs: Option<&Path>, options: WebOptions) -> Running {
         let mut options = WebOptions {
             files: files.iter().map(|path| path.to_path_buf()).collect(),
-            ..WebOptions::default()
+            ..options
         };
         options.symbols.symfs = symfs.map(Path::to_path_buf);
         options.sources.symfs = symfs.map(Path::to_path_buf);

@@ -5,6 +5,7 @@ mod client;
 mod comparing;
 mod made;
 mod reload;
+mod report;
 mod security;
 mod trees;
 mod types;

@@ -2,6 +2,8 @@
 
 use crate::client::Running;
 use crate::made::made;
+use dioptra_web::WebOptions;
+use std::net::{Ipv4Addr, TcpStream};
 
 #[test]
 fn answers_demand_the_token_and_say_how_to_get_it() {
@@ -276,4 +278,38 @@ fn long_and_broken_requests_do_no_harm() {
     // Whatever the answer, or none: the server goes on.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| web.raw(&endless)));
     assert_eq!(web.get("/api/status").status, 200);
+}
+
+#[test]
+fn only_loopback_is_listened_on_and_ports_and_tokens_differ() {
+    let made = made();
+    let one = Running::start(&[&made.file], Some(made.symfs()));
+    let other = Running::start(&[&made.file], Some(made.symfs()));
+    assert_ne!(one.port, other.port);
+    assert_ne!(one.token, other.token);
+    // Another address of this machine: a server for all addresses would answer there.
+    assert!(TcpStream::connect((Ipv4Addr::new(127, 0, 0, 2), one.port)).is_err());
+    // A token opens its own server only.
+    let foreign = [format!("X-Dioptra-Token: {}", other.token)];
+    let response = one.request("GET", "/api/status", &foreign);
+    assert_eq!(response.code(), "no_token");
+}
+
+#[test]
+fn a_server_for_other_machines_demands_the_token_too() {
+    let made = made();
+    let options = WebOptions {
+        listen: Ipv4Addr::UNSPECIFIED.into(),
+        ..WebOptions::default()
+    };
+    let web = Running::start_with(&[&made.file], Some(made.symfs()), options);
+    assert!(TcpStream::connect((Ipv4Addr::new(127, 0, 0, 2), web.port)).is_ok());
+    // Requests under an address of this machine are its own; names may be another's that lead here.
+    let host = |name: &str| format!("Host: {name}:{}", web.port);
+    let status = |headers: &[String]| web.request("GET", "/api/status", headers).status;
+    assert_eq!(status(&[host("192.0.2.7")]), 401);
+    assert_eq!(status(&[host("192.0.2.7"), web.token_line()]), 200);
+    assert_eq!(status(&[host("evil.example"), web.token_line()]), 403);
+    let origin = "Origin: http://evil.example".to_owned();
+    assert_eq!(status(&[host("192.0.2.7"), web.token_line(), origin]), 403);
 }

@@ -1,6 +1,6 @@
 import { render } from "solid-js/web";
 import { App } from "./app";
-import { findToken } from "./net/client";
+import { findAnswers } from "./net/client";
 import { followStatus } from "./state/profile";
 import { followAddress } from "./state/url";
 import { followTheme } from "./shell/theme";
@@ -10,8 +10,9 @@ import "./style/table.css";
 import "./style/views.css";
 import "./style/code.css";
 import "./style/metrics.css";
+import "./style/report.css";
 
-findToken();
+findAnswers();
 followTheme();
 followAddress();
 void followStatus();

@@ -8,6 +8,7 @@ import { readFileSync } from "node:fs";
 import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
 import { metricsTests } from "./metrics.mjs";
+import { attack } from "./policy.mjs";
 
 const given = process.argv.slice(2);
 let address = given.find((each) => each.startsWith("http"));
@@ -282,6 +283,13 @@ test("names never become markup", async ({ page }) => {
 });
 
 metricsTests({ test, table, show, hash, can, settle });
+test("the policy keeps scripts and requests out", async ({ page, problems }) => {
+  await show(page, "summary");
+  assert.deepEqual(problems, []);
+  await attack(page, ["http://127.0.0.1:9/", "http://localhost:9/", "https://example.invalid/"]);
+  assert(problems.some((problem) => problem.includes("Content Security Policy")), problems.join("\n"));
+  problems.length = 0;
+});
 
 let failed = 0;
 for (const { name, body } of tests) {
@@ -289,7 +297,7 @@ for (const { name, body } of tests) {
   const began = Date.now();
   const { browser, page, problems } = await open(address);
   try {
-    await body({ page });
+    await body({ page, problems });
     // The browser itself reports a request that was answered with an error; the tests above ask for one on purpose.
     const real = problems.filter((problem) => !/Failed to load resource: .* 400/.test(problem));
     assert.deepEqual(real, [], "what the page complained about");

@@ -1930,3 +1930,33 @@ last_ns: number,
  * By bin.
  */
 values: Array<number>, };
+
+/**
+ * The answers that a static report stores, and what a reader must know about them.
+ */
+export type StoredReport = { 
+/**
+ * The version of dioptra that wrote the report.
+ */
+version: string, 
+/**
+ * Seconds since 1970 when it was written.
+ */
+written: number, 
+/**
+ * True if the text of source files is stored.
+ */
+has_source: boolean, 
+/**
+ * Sentences about what the report holds.
+ */
+holds: Array<string>, 
+/**
+ * Sentences about what the report leaves out.
+ */
+lacks: Array<string>, 
+/**
+ * The answers: JSON in gzip in base64, by the request that the page makes, such as `table?by=function&profile=0`.
+ * Parameters that the page applies itself are not part of the request.
+ */
+answers: { [key in string]: string }, };

@@ -3,6 +3,7 @@
 import { createEffect, createMemo, createSignal, For, type JSX, Match, on, Show, Switch } from "solid-js";
 import { address, plural, shareOf } from "../format";
 import { baseName, fold, visible } from "../names";
+import { report } from "../net/client";
 import { go } from "../state/url";
 import { learnNames } from "../state/selection";
 import { countHint, countText, type Measure } from "./counts";
@@ -79,9 +80,11 @@ export function AssemblyPane(props: AssemblyProps) {
         <Show when={answer().unresolved_jumps > 0}><span class="severity warning" title="Indirect jumps whose targets are not known">{plural(answer().unresolved_jumps, "unknown jump")}</span></Show>
         <span class="space" />
         <button class="toggle" aria-pressed={inlined()} title="Show where inlined functions begin" onClick={() => setInlined(!inlined())}>Inlined</button>
-        <span class="toggles" role="group" aria-label="Syntax">
-          <For each={["att", "intel"] as const}>{(each) => <button class="toggle" aria-pressed={props.syntax === each} onClick={() => props.setSyntax(each)}>{each === "att" ? "AT&T" : "Intel"}</button>}</For>
-        </span>
+        <Show when={!report()}>
+          <span class="toggles" role="group" aria-label="Syntax">
+            <For each={["att", "intel"] as const}>{(each) => <button class="toggle" aria-pressed={props.syntax === each} onClick={() => props.setSyntax(each)}>{each === "att" ? "AT&T" : "Intel"}</button>}</For>
+          </span>
+        </Show>
       </div>
       <Show when={!answer().has_code}><p class="pane-note">The module's file was not found, so there are no instructions: these are the addresses that have samples.</p></Show>
       <Show when={answer().has_code && answer().files.length === 0}><p class="pane-note">No debug information says which source lines the function was made from. Build the program with -g, or install its debug package.</p></Show>

@@ -1,30 +1,34 @@
-// Requests to the server: one place that knows the token, cancels what nobody waits for, and keeps recent answers.
+// Requests for answers: one place that knows where answers come from, a server or the report itself. Requests to the server
+// carry the token, are cancelled when nobody waits for them, and recent answers are kept.
 
-import type { ErrorBody } from "./types";
+import { type Parameters, query, RequestError } from "./request";
+import { StoredAnswers } from "./stored";
+import type { ErrorBody, StoredReport } from "./types";
 
-/** A parameter's value; a list repeats the parameter, and null, false and "" leave it out. */
-export type Value = string | number | boolean | null | undefined | readonly (string | number)[];
-export type Parameters = Record<string, Value>;
-
-/** An answer that is not 200, or a server that does not answer. */
-export class RequestError extends Error {
-  readonly code: string;
-  readonly remedy: string | null;
-  constructor(body: ErrorBody) {
-    super(body.text);
-    this.code = body.code;
-    this.remedy = body.remedy;
-  }
-}
+export { type Parameters, query, RequestError } from "./request";
+export type { Value } from "./request";
 
 const TOKEN_KEY = "dioptra-token";
 const MOST_KEPT = 48;
 
+/** The answers of a static report; null where a server answers. */
+let stored: StoredAnswers | null = null;
 let token = "";
 const kept = new Map<string, unknown>();
 
+/** Finds out where answers come from. */
+export function findAnswers(): void {
+  stored = StoredAnswers.find(document);
+  if (!stored) findToken();
+}
+
+/** The contents of a static report; null where a server answers. */
+export function report(): StoredReport | null {
+  return stored?.about ?? null;
+}
+
 /** Takes the token out of the page's address, or else from where an earlier load of the page kept it. */
-export function findToken(): void {
+function findToken(): void {
   const address = new URL(location.href);
   const given = address.searchParams.get("token");
   if (given) {
@@ -38,18 +42,6 @@ export function findToken(): void {
 /** Forgets all answers, since a profile was loaded anew. */
 export function forgetAnswers(): void {
   kept.clear();
-}
-
-/** Writes parameters as a query, in a fixed order so that equal requests are equal texts. */
-export function query(parameters: Parameters): string {
-  const out = new URLSearchParams();
-  for (const name of Object.keys(parameters).sort()) {
-    const value = parameters[name];
-    if (Array.isArray(value)) for (const each of value) out.append(name, String(each));
-    else if (value === true) out.append(name, "1");
-    else if (value !== null && value !== undefined && value !== false && value !== "") out.append(name, String(value));
-  }
-  return out.toString();
 }
 
 /** Asks for an answer that does not change while a profile stays loaded. */
@@ -69,13 +61,14 @@ export async function ask<T>(path: string, parameters: Parameters, signal?: Abor
 
 /** Asks for an answer that may change at any time. */
 export async function askAnew<T>(path: string, parameters: Parameters, signal?: AbortSignal): Promise<T> {
+  if (stored) return stored.answer<T>(path, parameters, signal);
   const response = await send(path, parameters, signal);
   return (await response.json()) as T;
 }
 
 /** Asks for a file to save. */
 export async function askFile(path: string, parameters: Parameters): Promise<Blob> {
-  return (await send(path, parameters)).blob();
+  return stored ? stored.file(parameters) : (await send(path, parameters)).blob();
 }
 
 async function send(path: string, parameters: Parameters, signal?: AbortSignal): Promise<Response> {

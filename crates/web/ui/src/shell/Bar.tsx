@@ -2,6 +2,7 @@
 
 import { For, Show } from "solid-js";
 import { visible } from "../names";
+import { report } from "../net/client";
 import { loaded, status } from "../state/profile";
 import { shownEvents } from "../state/selection";
 import { go, linkTo, noConditions, state, type View } from "../state/url";
@@ -28,6 +29,7 @@ export function Bar(props: { onHelp(): void }) {
   return (
     <header class="bar">
       <h1 class="brand">dioptra</h1>
+      <Show when={report()}><span class="report-mark" title="A file with some answers of a recording. The summary says what it holds.">report</span></Show>
       <Show when={(status()?.profiles.length ?? 0) > 1} fallback={<span class="file" title={visible(loaded()?.path ?? "")}>{visible(loaded()?.label ?? "")}</span>}>
         <select
           aria-label="Profile" value={state.profile}

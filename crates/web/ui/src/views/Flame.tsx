@@ -3,6 +3,7 @@
 import { createEffect, createMemo, createSignal, on, Show } from "solid-js";
 import { count, plural, shareOf } from "../format";
 import { fold } from "../names";
+import { report } from "../net/client";
 import type { FlameAnswer } from "../net/types";
 import { savePng, saveText } from "../save";
 import { ChangeLegend } from "../flame/ChangeLegend";
@@ -33,7 +34,7 @@ export function FlameView() {
     if (!now) return;
     const above = now.answer.above.length;
     if (node <= above && above > 0) setRoot(node === 0 ? null : (now.answer.above[node - 1]?.id ?? null));
-    else if (now.answer.left_out.nodes > 0 && node > above + 1) setRoot(now.answer.nodes.id[inAnswer(now, node)] ?? null);
+    else if (now.answer.left_out.nodes > 0 && !report() && node > above + 1) setRoot(now.answer.nodes.id[inAnswer(now, node)] ?? null);
   };
   const learn = (fn: number) => {
     const each = model()?.answer.functions[fn];
@@ -45,7 +46,7 @@ export function FlameView() {
     if (!answer) return "";
     const hits = found();
     if (hits) return `${plural(hits.nodes, "node")} found: ${shareOf(hits.share, 1)} of what is drawn`;
-    return answer.left_out.nodes > 0 ? `${count(answer.nodes.id.length)} of ${count(answer.total_nodes)} nodes; zoom in for more` : plural(answer.nodes.id.length, "node");
+    return answer.left_out.nodes > 0 ? `${count(answer.nodes.id.length)} of ${count(answer.total_nodes)} nodes${report() ? " are in this report" : "; zoom in for more"}` : plural(answer.nodes.id.length, "node");
   };
   return (
     <>

@@ -9,6 +9,7 @@ import { saveFunction } from "../function/save";
 import { SourcePane } from "../function/SourcePane";
 import { count, inUnit, shareOf } from "../format";
 import { baseName, fold, visible } from "../names";
+import { report } from "../net/client";
 import type { FunctionAnswer } from "../net/types";
 import { copyText } from "../save";
 import { FunctionPicker } from "../shell/FunctionPicker";
@@ -24,7 +25,7 @@ const SYNTAX = "dioptra-syntax";
 const GRAPH = "dioptra-graph";
 
 export function FunctionView() {
-  const [syntax, setSyntax] = createSignal<"att" | "intel">(localStorage.getItem(SYNTAX) === "intel" ? "intel" : "att");
+  const [syntax, setSyntax] = createSignal<"att" | "intel">(!report() && localStorage.getItem(SYNTAX) === "intel" ? "intel" : "att");
   const [measure, setMeasure] = createSignal<Measure>("percent");
   const [graph, setGraph] = createSignal(localStorage.getItem(GRAPH) !== "off");
   createEffect(on(syntax, (now) => localStorage.setItem(SYNTAX, now), { defer: true }));

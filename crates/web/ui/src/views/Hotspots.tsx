@@ -5,6 +5,7 @@ import { count, plural } from "../format";
 import { MetricPicker, metricsOfSamples } from "../metrics/Picker";
 import { fold } from "../names";
 import { askFile, type Parameters } from "../net/client";
+import { cutNote } from "../net/parts";
 import type { RowKey } from "../net/types";
 import { copyText, saveBlob } from "../save";
 import { say } from "../shell/Foot";
@@ -70,7 +71,7 @@ function Upper() {
             <For each={LEVELS}>{(each) => <option value={each} selected={each === state.levels}>{LEVEL_TITLES[each]}</option>}</For>
           </select>
         }
-        note={rows.answer() ? `${plural(rows.answer()!.matching_rows, "row")}. A click selects for all views.` : ""}
+        note={rows.answer() ? `${plural(rows.answer()!.matching_rows, "row")}. ${cutNote(rows.answer()!)} A click selects for all views.` : ""}
       />
       <Show when={rows.error()}>{(error) => <Wrong error={error()} />}</Show>
       <Show when={!rows.error()}>
@@ -104,7 +105,8 @@ function Functions() {
   const note = () => {
     const answer = rows.answer();
     if (!answer) return "";
-    return answer.matching_rows === answer.total_rows ? plural(answer.total_rows, "function") : `${count(answer.matching_rows)} of ${plural(answer.total_rows, "function")}`;
+    const shown = answer.matching_rows === answer.total_rows ? plural(answer.total_rows, "function") : `${count(answer.matching_rows)} of ${plural(answer.total_rows, "function")}`;
+    return [shown, cutNote(answer)].filter(Boolean).join(". ");
   };
   return (
     <>

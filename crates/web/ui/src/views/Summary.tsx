@@ -3,7 +3,9 @@
 import { createEffect, For, Show } from "solid-js";
 import { bytes, count, duration, inUnit, plural } from "../format";
 import { fold, visible } from "../names";
+import { report } from "../net/client";
 import type { Row, TableAnswer } from "../net/types";
+import { ReportCard } from "../shell/ReportCard";
 import { loaded } from "../state/profile";
 import { createQuestion } from "../state/query";
 import { learnNames, rowName, selection, selectRow, shownEvents } from "../state/selection";
@@ -21,6 +23,7 @@ export function SummaryView() {
   return (
     <div class="summary">
       <div class="summary-column">
+        <Show when={report()}>{(about) => <ReportCard about={about()} />}</Show>
         <Recorded />
         <Events />
         <Facts />
