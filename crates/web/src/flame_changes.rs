@@ -45,6 +45,16 @@ fn name_of(selected: &Selected, function: FunctionId) -> Name<'_> {
     (&function.name, &module.label)
 }
 
+/// The name by which a function is known again. Addresses without names differ in each run, so those of a module are one.
+fn stable_name(selected: &Selected, function: FunctionId) -> Name<'_> {
+    let known = &selected.named().names.functions()[function as usize];
+    let (name, module) = name_of(selected, function);
+    match known.is_unknown() {
+        true => ("", module),
+        false => (name, module),
+    }
+}
+
 impl Asked<'_> {
     /// Finds the nodes of the first profile in the other one.
     pub(crate) fn answer(
@@ -139,7 +149,7 @@ impl Asked<'_> {
             let next = numbers.len() as u32;
             let number = *of_first.entry(function).or_insert_with(|| {
                 *numbers
-                    .entry(name_of(self.selected, function))
+                    .entry(stable_name(self.selected, function))
                     .or_insert(next)
             });
             let parent = self
@@ -174,7 +184,7 @@ impl Asked<'_> {
             let function = other_tree.function[node];
             let number = *of_other
                 .entry(function)
-                .or_insert_with(|| numbers.get(&name_of(other, function)).copied());
+                .or_insert_with(|| numbers.get(&stable_name(other, function)).copied());
             let same = number.and_then(|number| places.get(&(parent, number)).copied());
             let Some(same) = same else {
                 found.push(NONE);
@@ -212,17 +222,10 @@ impl Asked<'_> {
             })
         });
         let each = |value: fn(&Count) -> u64| -> Vec<Vec<u64>> {
-            let of_event = |sums: &Vec<Count>| {
-                let nodes = self.nodes.iter();
-                // Of nodes with one path the first has the weight of all.
-                nodes
-                    .map(|node| match leaders[*node] as usize == *node {
-                        true => value(&sums[*node]),
-                        false => 0,
-                    })
-                    .collect()
-            };
-            sums.iter().map(of_event).collect()
+            let events = self.tree.total.iter().zip(&sums);
+            events
+                .map(|(own, sums)| self.shared_out(own, sums, &leaders, value))
+                .collect()
         };
         Ok(FlameOther {
             profile: other.loaded.index,
@@ -233,6 +236,36 @@ impl Asked<'_> {
             new: new.take(MOST_NEW).collect(),
             new_weight,
         })
+    }
+}
+
+impl Asked<'_> {
+    /// By node of the answer: its part of the other profile's sum for its path. Nodes of one path share the sum as they share
+    /// the path's weight here.
+    fn shared_out(
+        &self,
+        own: &[Count],
+        sums: &[Count],
+        leaders: &[u32],
+        value: fn(&Count) -> u64,
+    ) -> Vec<u64> {
+        let mut wholes = vec![0_u64; own.len()];
+        for (count, leader) in own.iter().zip(leaders) {
+            let whole = &mut wholes[*leader as usize];
+            *whole = whole.saturating_add(value(count));
+        }
+        let of_node = |node: &usize| {
+            let leader = leaders[*node] as usize;
+            let (sum, part, whole) = (value(&sums[leader]), value(&own[*node]), wholes[leader]);
+            match whole {
+                0 => 0,
+                whole => {
+                    let shared = u128::from(sum) * u128::from(part) / u128::from(whole);
+                    u64::try_from(shared).unwrap_or(u64::MAX)
+                }
+            }
+        };
+        self.nodes.iter().map(of_node).collect()
     }
 }
 

@@ -9,6 +9,15 @@ export function metricColumns(columns: readonly Column[]): Column[] {
   return columns.filter((column) => column.parent === null && ids.has(`${column.id}_low`) && ids.has(`${column.id}_high`));
 }
 
+/** Columns that say more about another one: they are shown when it is expanded. */
+const PARTS: Record<string, string> = {
+  share_low_percent: "share_percent", share_high_percent: "share_percent", samples: "share_percent", left_percent: "discarded_percent", mean_run: "discarded_percent",
+};
+
+export function withParts(columns: readonly Column[]): Column[] {
+  return columns.map((column) => (column.parent === null && columns.some((each) => each.id === PARTS[column.id]) ? { ...column, parent: PARTS[column.id]! } : column));
+}
+
 const asNumber = (cell: unknown): number | null => (typeof cell === "number" && Number.isFinite(cell) ? cell : null);
 
 /** Where an answer has a metric's value and limits. */
@@ -30,6 +39,7 @@ export function withIntervals(source: RowSource, answer: () => TableAnswer | nul
   const known = new WeakMap<ShownRow, ShownRow>();
   const show = (row: ShownRow, columns: readonly Column[]): ShownRow => {
     const trust = row.cells[columns.findIndex((column) => column.id === "trust")];
+    const at = (id: string) => columns.findIndex((column) => column.id === id);
     const errors: Record<string, number> = {};
     const notes: Record<string, string> = { ...row.notes };
     for (const column of metricColumns(columns)) {
@@ -39,6 +49,8 @@ export function withIntervals(source: RowSource, answer: () => TableAnswer | nul
       if (far > 0) errors[column.id] = far;
       if (trust === "unreliable") notes[column.id] ??= "unreliable";
     }
+    const share = valueOf(row.cells, { value: at("share_percent"), low: at("share_low_percent"), high: at("share_high_percent") });
+    if (share?.low != null && share.high != null) errors["share_percent"] = Math.max(share.high - share.value, share.value - share.low);
     // Sampled counts have standard errors, of which 1.96 make an interval.
     for (const [id, error] of Object.entries(row.errors ?? {})) errors[id] ??= 1.959964 * error;
     return { ...row, errors, notes };

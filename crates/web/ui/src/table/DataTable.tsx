@@ -33,8 +33,8 @@ export interface TableProps {
   onOpen?(row: ShownRow): void;
   busy: boolean;
   emptyText: string;
-  /** Whether errors stand beside values whatever the reader's setting, since values mean nothing without them. */
-  showErrors?: boolean;
+  /** The columns whose errors are shown whatever the reader's setting, since their values mean nothing without them. */
+  showErrors?(column: string): boolean;
 }
 
 export function DataTable(props: TableProps) {
@@ -48,7 +48,7 @@ export function DataTable(props: TableProps) {
   const virtual = createVirtualRows(() => scroll, () => props.rows.total(), rowHeight, headHeight);
   const [active, setActive] = createSignal(0);
   const [room, setRoom] = createSignal(800);
-  const widths = createWidths(() => arranged().shown, settings, change, room, () => props.showErrors === true || settings.errors);
+  const widths = createWidths(() => arranged().shown, settings, change, room, (column) => settings.errors || props.showErrors?.(column) === true);
 
   onMount(() => {
     const observer = new ResizeObserver(() => setRoom(scroll.clientWidth));
@@ -123,7 +123,7 @@ export function DataTable(props: TableProps) {
                   {(row) => (
                     <For each={arranged().shown}>
                       {(column) => column.kind === "number"
-                        ? <NumberCell column={column} row={row()} errors={props.showErrors === true || settings.errors} />
+                        ? <NumberCell column={column} row={row()} errors={settings.errors || props.showErrors?.(column.id) === true} />
                         : <NameCell column={column} row={row()} rows={props.rows} {...(props.onOpen ? { onOpen: props.onOpen } : {})} />}
                     </For>
                   )}

@@ -18,7 +18,7 @@ const NARROWEST_MAIN = 180;
 const WIDEST_MAIN = 90;
 
 function natural(column: ShownColumn, errors: boolean, em: number): number {
-  if (column.kind === "name") return /^trust$|_status$|_significance/.test(column.id) ? 7 * em : column.id === "module" ? 15 * em : column.unit === null && /id$/.test(column.id) ? 6 * em : 12 * em;
+  if (column.kind === "name") return /^trust$|_status$|_significance/.test(column.id) ? 8 * em : column.id === "module" ? 15 * em : column.unit === null && /id$/.test(column.id) ? 6 * em : 12 * em;
   const number = column.unit === "percent" ? 5.6 * em : column.unit === "ns" ? 7.2 * em : 6.2 * em;
   return errors ? number + (column.unit === "ns" ? 7.5 : 5.5) * em : number;
 }
@@ -26,12 +26,12 @@ function natural(column: ShownColumn, errors: boolean, em: number): number {
 /** Computes widths: the main column takes what the others leave. */
 export function createWidths(
   columns: Accessor<ShownColumn[]>, settings: TableSettings, change: (part: Partial<TableSettings>) => void, room: Accessor<number>,
-  errors: Accessor<boolean> = () => settings.errors,
+  errors: (column: string) => boolean = () => settings.errors,
 ): Widths {
   const all = createMemo(() => {
     room();
     const em = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const out = columns().map((column) => settings.widths[column.id] ?? (column.kind === "main" ? 0 : natural(column, errors(), em)));
+    const out = columns().map((column) => settings.widths[column.id] ?? (column.kind === "main" ? 0 : natural(column, errors(column.id), em)));
     const main = columns().findIndex((column) => column.kind === "main");
     if (main >= 0) {
       const others = out.reduce((sum, width, at) => (at === main ? sum : sum + width), 0);

@@ -94,7 +94,7 @@ function Changes(props: { with: string }) {
       <Show when={!rows().error() || badPattern()}>
         <DataTable
           name="diff" label="Changes" columns={answer()?.columns ?? []} level={level()} rows={source()} totals={answer()?.totals ?? null}
-          totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(state.diffSort) ?? answer()?.sorted_by ?? null} showErrors
+          totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(state.diffSort) ?? answer()?.sorted_by ?? null} showErrors={(id) => /_delta\b/.test(id) || /^b_(?!percent|weight|value|change|samples)/.test(id)}
           onSort={(column) => go({ diffSort: writeSorting(nextSorting(readSorting(state.diffSort), column.id, column.kind !== "number")) })}
           isSelected={(row) => row.key.function !== undefined && row.key.function === state.open} onSelect={pick} {...(inner() === "function" ? { onOpen: open } : {})}
           busy={rows().busy()} emptyText={state.filter ? "No row passes the filter." : "No samples pass the selection."}

@@ -3,7 +3,7 @@
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
 import { count, plural } from "../format";
 import { MetricPicker, shownMetrics } from "../metrics/Picker";
-import { metricColumns, withIntervals } from "../metrics/rows";
+import { metricColumns, withIntervals, withParts } from "../metrics/rows";
 import { Scatter } from "../metrics/Scatter";
 import { plotPoints } from "../metrics/points";
 import { visible } from "../names";
@@ -34,6 +34,7 @@ export function MetricsView() {
   const base = (): Parameters => ({ ...selection(), inlined: false, of: "metrics", by: rowKind(), metric: shownMetrics() });
   const parameters = (): Parameters => ({ ...base(), sort: state.metricSort, filter: state.filter, regex: state.regex && state.filter !== "" });
   const rows = createPagedRows(parameters);
+  const columns = createMemo(() => withParts(rows.answer()?.columns ?? []));
   const source = withIntervals(rows.source, rows.answer);
   const drawn = createQuestion<TableAnswer>("table", () => ({ ...base(), sort: "share_percent:desc", count: POINTS, filter: state.filter, regex: state.regex && state.filter !== "" }));
   const metrics = createMemo(() => metricColumns(drawn.answer()?.columns ?? []));
@@ -56,7 +57,7 @@ export function MetricsView() {
   const table = (
     <>
       <TableTools
-        name="metrics" columns={rows.answer()?.columns ?? []} main={level()} note={note()} onSave={(format) => save(parameters(), format, "metrics")} saves="these rows"
+        name="metrics" columns={columns()} main={level()} note={note()} onSave={(format) => save(parameters(), format, "metrics")} saves="these rows"
         filter={{ text: state.filter, regex: state.regex, label: "Filter rows", error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
         lead={
           <select aria-label="Rows of the metrics" onChange={(event) => go({ metricRows: event.currentTarget.value === "function" ? "" : event.currentTarget.value })}>
@@ -68,8 +69,9 @@ export function MetricsView() {
       <Show when={rows.error() && !badPattern()}><Wrong error={rows.error()!} /></Show>
       <Show when={!rows.error() || badPattern()}>
         <DataTable
-          name="metrics" label="Metrics" columns={rows.answer()?.columns ?? []} level={level()} rows={source} totals={null} totalsLabel=""
-          sorting={readSorting(state.metricSort) ?? rows.answer()?.sorted_by ?? { column: "share_percent", direction: "desc" }} showErrors
+          name="metrics" label="Metrics" columns={columns()} level={level()} rows={source} totals={null} totalsLabel=""
+          sorting={readSorting(state.metricSort) ?? rows.answer()?.sorted_by ?? { column: "share_percent", direction: "desc" }}
+          showErrors={(id) => id === "share_percent" || metrics().some((column) => column.id === id) || rows.answer()?.rows.some((row) => row.standard_errors?.[id] !== undefined) === true}
           onSort={(column) => go({ metricSort: writeSorting(nextSorting(readSorting(state.metricSort), column.id, column.kind !== "number")) })}
           isSelected={(row) => (level() === "function" && rowKind() !== "path" ? row.key.function !== undefined && row.key.function === state.open : row.id === chosen())}
           onSelect={(row) => pick(row.id, row.key, nameOfRow(row))}
