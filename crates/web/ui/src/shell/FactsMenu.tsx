@@ -1,4 +1,4 @@
-// What an answer says about its own numbers, behind a button.
+// The notes of an answer on its own numbers, behind a button.
 
 import { For, Show } from "solid-js";
 import { visible } from "../names";
