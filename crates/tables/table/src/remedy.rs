@@ -24,4 +24,10 @@ pub enum Remedy {
     GiveSources,
     /// Read the kernel's code and lines from its file.
     GiveKernelFile,
+    /// Show everything that is known about the trace.
+    ShowTraceInfo,
+    /// Show the errors of numbers that are scaled from sampled calls.
+    ShowCallErrors,
+    /// Trace fewer functions, give the tracer more memory, or let records go.
+    TraceLess,
 }
