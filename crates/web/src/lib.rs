@@ -1,4 +1,4 @@
-//! A local web server and its page, which show profiles in a browser.
+//! A local web server and its page, which show profiles and traces in a browser.
 //!
 //! A [`Server`] listens on loopback and loads its profiles in the background. The page is a part of the program (`ui/dist`);
 //! it asks for tables, trees and timelines below `/api/`, which `API.md` describes. Answers come from the functions that
@@ -8,6 +8,7 @@
 //! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
 //!   in addresses.
 //! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
+//! - `traces`: the same for traces.
 //! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
 //! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
 
@@ -32,5 +33,6 @@ mod server;
 mod tables;
 mod texts;
 mod timelines;
+mod traces;
 
 pub use server::{Server, Stopper, WebError, WebOptions};

@@ -11,6 +11,10 @@ use crate::routes;
 use crate::security::{Guard, Token};
 use crate::selected::{SelectedProfile, SelectionKey};
 use crate::tables::{KeyedTable, SummedView, TableKey, ViewKey};
+use crate::traces::{
+    CallsKey, RowMarks, RowMarksKey, SlowestCalls, SlowestKey, Tile, TileKey, TraceTable, TraceTableKey,
+    TraceTree, TraceTreeKey, TraceView, TraceViewKey,
+};
 use axum::Router;
 use dioptra_report::SourceFiles;
 use dioptra_symbols::SymbolOptions;
@@ -29,11 +33,15 @@ const TABLES: usize = 256 << 20;
 const VIEWS: usize = 32 << 20;
 const TREES: usize = 128 << 20;
 const FUNCTIONS: usize = 64 << 20;
+/// The same for answers about traces.
+const TILES: usize = 64 << 20;
+const ROW_MARKS: usize = 16 << 20;
+const SLOWEST: usize = 8 << 20;
 
 /// Options of a server: the profiles it shows, and the address it listens on.
 #[derive(Clone, Debug)]
 pub struct WebOptions {
-    /// The profiles; `-` is standard input.
+    /// The profiles, and the directories of traces; `-` is standard input.
     pub files: Vec<PathBuf>,
     /// The address to listen on.
     pub listen: IpAddr,
@@ -88,21 +96,32 @@ pub(crate) struct Shared {
     pub views: Cache<ViewKey, SummedView>,
     pub trees: Cache<TreeKey, FlatTree>,
     pub functions: Cache<AnnotationKey, FunctionAnswer>,
+    pub trace_tables: Cache<TraceTableKey, TraceTable>,
+    pub trace_views: Cache<TraceViewKey, TraceView>,
+    pub trace_trees: Cache<TraceTreeKey, TraceTree>,
+    pub tiles: Cache<TileKey, Tile>,
+    pub row_marks: Cache<RowMarksKey, RowMarks>,
+    pub slowest: Cache<SlowestKey, SlowestCalls>,
 }
 
 impl Shared {
     /// Drops all answers from older generations of a profile.
     fn forget(&self, profile: usize) {
-        let now = self.profiles.get(Some(profile), None);
-        let generation = now.map(|loaded| loaded.generation);
-        let is_new = |key: &SelectionKey| {
-            key.profile != profile || generation.as_ref() == Ok(&key.generation)
-        };
+        let generation = self.profiles.generation(profile);
+        let is_now = |of: usize, known: u64| of != profile || generation == Some(known);
+        let is_new = |key: &SelectionKey| is_now(key.profile, key.generation);
         self.selections.retain(is_new);
         self.tables.retain(|key| is_new(&key.selection));
         self.views.retain(|key| is_new(&key.table.selection));
         self.trees.retain(|key| is_new(&key.selection));
         self.functions.retain(|key| is_new(&key.selection));
+        let is_new = |key: &CallsKey| is_now(key.profile, key.generation);
+        self.trace_tables.retain(|key| is_new(&key.calls));
+        self.trace_views.retain(|key| is_new(&key.table.calls));
+        self.trace_trees.retain(|key| is_new(&key.calls));
+        self.tiles.retain(|key| is_new(&key.calls));
+        self.row_marks.retain(|key| is_new(&key.calls));
+        self.slowest.retain(|key| is_new(&key.calls));
     }
 }
 
@@ -163,6 +182,12 @@ impl Server {
             views: Cache::new(VIEWS),
             trees: Cache::new(TREES),
             functions: Cache::new(FUNCTIONS),
+            trace_tables: Cache::new(TABLES),
+            trace_views: Cache::new(VIEWS),
+            trace_trees: Cache::new(TREES),
+            tiles: Cache::new(TILES),
+            row_marks: Cache::new(ROW_MARKS),
+            slowest: Cache::new(SLOWEST),
         };
         Ok(Server {
             listener,

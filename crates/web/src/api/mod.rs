@@ -8,6 +8,7 @@ mod requests;
 mod status;
 mod table;
 mod timeline;
+mod trace;
 
 pub use error::{ErrorAnswer, ErrorBody};
 pub use flame::{
@@ -23,12 +24,18 @@ pub use requests::{
     SelectionRequest, SourceRequest, StatusRequest, Syntax, TableRequest, TimelineRequest,
     TimelineRows, TimelineValue,
 };
-pub use status::{ProfileStatus, Progress, State, Status};
+pub use status::{FileKind, ProfileStatus, Progress, State, Status};
 pub use table::{
     CellValue, FactAnswer, RowKeys, SearchAnswer, SearchHit, SearchKind, SortedBy, TableAnswer,
     TableColumn, TableRow,
 };
 pub use timeline::{TimelineAnswer, TimelineEvent, TimelineRow};
+pub use trace::{
+    CallBars, CallGraphRequest, CallLane, CallRows, CallSelection, CallTableRequest,
+    CallTimelineAnswer, CallTimelineRequest, CallWeight, ReplayAnswer, ReplayFindAnswer,
+    ReplayFindRequest, ReplayKind, ReplayRequest, ReplayRow, SlowCall, SlowestAnswer,
+    SlowestRequest, TraceAnswer, TraceCount, TraceModule, TraceProcess, TraceRequest, TraceThread,
+};
 
 use ts_rs::{Config, TS};
 
@@ -58,6 +65,7 @@ pub fn typescript() -> String {
         StatusRequest,
         Status,
         ProfileStatus,
+        FileKind,
         State,
         Progress,
         ProfileRequest,
@@ -112,6 +120,30 @@ pub fn typescript() -> String {
         TimelineAnswer,
         TimelineEvent,
         TimelineRow,
+        CallSelection,
+        TraceRequest,
+        TraceAnswer,
+        TraceProcess,
+        TraceThread,
+        TraceModule,
+        TraceCount,
+        CallTableRequest,
+        CallRows,
+        CallGraphRequest,
+        CallWeight,
+        CallTimelineRequest,
+        CallTimelineAnswer,
+        CallLane,
+        CallBars,
+        ReplayRequest,
+        ReplayAnswer,
+        ReplayRow,
+        ReplayKind,
+        ReplayFindRequest,
+        ReplayFindAnswer,
+        SlowestRequest,
+        SlowestAnswer,
+        SlowCall,
     );
     text.truncate(text.trim_end().len());
     text.push('\n');

@@ -16,7 +16,6 @@ mod report;
 mod rules;
 mod selected;
 mod summary;
-mod threads;
 mod tui;
 
 use crate::exit::Exit;
