@@ -319,7 +319,7 @@ pub struct CallLane {
     pub bars: CallBars,
 }
 
-/// Bars as parallel lists, in the order in which they end. A bar is one call, or several calls of one level that follow
+/// Bars as parallel lists; those of a level in the order of time. A bar is one call, or several calls of one level that follow
 /// each other within a pixel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, TS)]
 pub struct CallBars {

@@ -9,6 +9,7 @@ import "./style/shell.css";
 import "./style/table.css";
 import "./style/views.css";
 import "./style/code.css";
+import "./style/trace.css";
 
 findToken();
 followTheme();

@@ -1,7 +1,7 @@
 import { For, onMount } from "solid-js";
 
 const KEYS: [string, string][] = [
-  ["1 … 7", "Go to a view"],
+  ["1 … 9", "Go to a view"],
   ["/", "Go to the text filter of the view"],
   ["?", "Show this help"],
   ["Esc", "Leave a field, close a panel, zoom out"],
@@ -12,6 +12,7 @@ const KEYS: [string, string][] = [
   ["c", "Copy the whole name of the row"],
   ["f", "Flame graph: begin stacks at the node's function"],
   ["o", "Flame graph: open the node's function"],
+  ["Shift+← →", "Timeline of calls: move in time; without Shift from call to call"],
   ["+ − 0", "Timeline and control-flow graph: zoom in, out, show all"],
 ];
 

@@ -33,6 +33,8 @@ export interface TableProps {
   onOpen?(row: ShownRow): void;
   busy: boolean;
   emptyText: string;
+  /** A row to bring into sight, whenever it changes. */
+  reveal?: number;
 }
 
 export function DataTable(props: TableProps) {
@@ -69,6 +71,11 @@ export function DataTable(props: TableProps) {
     setActive(next);
     virtual.scrollTo(next);
   };
+  createEffect(on(() => [props.reveal, props.rows.total() > 0], () => {
+    if (props.reveal === undefined || props.reveal < 0 || props.reveal >= props.rows.total()) return;
+    setActive(props.reveal);
+    virtual.scrollTo(props.reveal, "center");
+  }));
   const onKey = (event: KeyboardEvent) => {
     if (event.target !== scroll) return;
     const row = props.rows.row(active());
