@@ -2,6 +2,7 @@
 //!
 //! Libraries know causes; only this crate knows flags and commands.
 
+use crate::commands::trace::TRACE_LESS;
 use dioptra_perfdata::OpenError as PerfDataError;
 use dioptra_perfevents::{
     AttachError, EventSyntaxError, NoInheritance, OpenError, Refusal, SyntaxCause, Unavailable,
@@ -138,5 +139,8 @@ pub fn spell(facts: &mut Facts) {
         Remedy::GiveSources => "give its folder with --source-path OLD=NEW or --symfs".to_owned(),
         Remedy::GiveKernelFile => "name it with --vmlinux".to_owned(),
         Remedy::FetchDebugFile => "fetch it with --debuginfod".to_owned(),
+        Remedy::ShowTraceInfo => "`dioptra trace info` tells more".to_owned(),
+        Remedy::ShowCallErrors => "`dioptra trace report` shows their errors".to_owned(),
+        Remedy::TraceLess => TRACE_LESS.to_owned(),
     });
 }

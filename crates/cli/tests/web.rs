@@ -2,6 +2,8 @@
 
 #[path = "../../sampling/profile/tests/support/mod.rs"]
 mod records;
+#[path = "web/traces.rs"]
+mod traces;
 
 use dioptra_testprograms::{self as programs, Skip, need_shared_data, or_skip, send_signal};
 use serde_json::Value;

@@ -31,6 +31,11 @@ pub(crate) enum Failure {
     NotReady,
     #[error("the file was loaded anew since")]
     Stale,
+    #[error("it is a {is}, and the question is about a {wanted}")]
+    WrongKind {
+        is: &'static str,
+        wanted: &'static str,
+    },
     #[error("{text}")]
     NotRecorded { text: String, remedy: &'static str },
     #[error("{0}")]
@@ -78,7 +83,7 @@ impl Failure {
             Failure::NoEndpoint | Failure::NoKey { .. } => StatusCode::NOT_FOUND,
             Failure::OnlyGet => StatusCode::METHOD_NOT_ALLOWED,
             Failure::NotReady | Failure::Stale => StatusCode::CONFLICT,
-            Failure::NotRecorded { .. } | Failure::LoadFailed(_) => {
+            Failure::WrongKind { .. } | Failure::NotRecorded { .. } | Failure::LoadFailed(_) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Failure::Gone | Failure::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -97,6 +102,7 @@ impl Failure {
             Failure::OnlyGet => "only_get",
             Failure::NotReady => "not_ready",
             Failure::Stale => "stale",
+            Failure::WrongKind { .. } => "wrong_kind",
             Failure::NotRecorded { .. } => "not_recorded",
             Failure::LoadFailed(_) => "load_failed",
             Failure::Gone => "gone",

@@ -58,7 +58,7 @@ impl MemorySize for FlatTree {
 }
 
 impl FlatTree {
-    fn of(tree: &CallTree, events: usize) -> FlatTree {
+    pub(crate) fn of(tree: &CallTree, events: usize) -> FlatTree {
         let nodes = tree.rows.len();
         let mut flat = FlatTree {
             above: Vec::with_capacity(nodes),
@@ -99,7 +99,7 @@ impl FlatTree {
         (self.above[node] as usize).checked_sub(1)
     }
 
-    fn weight(&self, event: usize, node: usize) -> u64 {
+    pub(crate) fn weight(&self, event: usize, node: usize) -> u64 {
         self.total.get(event).map_or(0, |total| total[node].weight)
     }
 }
@@ -240,6 +240,66 @@ impl Interned<'_> {
     }
 }
 
+/// The nodes of a tree that an answer has.
+pub(crate) struct ShownTree {
+    pub above: Vec<FlameAbove>,
+    pub nodes: FlameNodes,
+    /// The same nodes as indices in the tree.
+    pub chosen: Vec<usize>,
+    pub left_out: FlameLeftOut,
+}
+
+/// Chooses the nodes of a subtree that an answer has. `function` returns the index of a function in the answer.
+pub(crate) fn shown_tree(
+    tree: &FlatTree,
+    root: Option<usize>,
+    wholes: &[u64],
+    request: &FlameRequest,
+    mut function: impl FnMut(FunctionId) -> u32,
+) -> ShownTree {
+    let (nodes, all) = chosen(tree, root, wholes, request);
+    let mut answer_nodes = FlameNodes::default();
+    for node in &nodes {
+        let parent = tree.parent(*node).filter(|_| Some(*node) != root);
+        let parent = parent.and_then(|parent| nodes.binary_search(&parent).ok());
+        // No more nodes than an answer has.
+        answer_nodes.id.push(*node as u32);
+        answer_nodes
+            .parent
+            .push(parent.map_or(-1, |parent| parent as i32));
+        answer_nodes.function.push(function(tree.function[*node]));
+        answer_nodes.below.push(tree.below[*node]);
+    }
+    let each = |counts: &[Vec<Count>], value: fn(&Count) -> u64| -> Vec<Vec<u64>> {
+        let of_event = |event: &Vec<Count>| nodes.iter().map(|node| value(&event[*node])).collect();
+        counts.iter().map(of_event).collect()
+    };
+    answer_nodes.own = each(&tree.own, |count| count.weight);
+    answer_nodes.own_samples = each(&tree.own, |count| count.samples);
+    answer_nodes.total = each(&tree.total, |count| count.weight);
+    answer_nodes.total_samples = each(&tree.total, |count| count.samples);
+    let mut above = Vec::new();
+    let mut at = root.and_then(|root| tree.parent(root));
+    while let Some(node) = at {
+        above.push(FlameAbove {
+            id: node as u32,
+            function: function(tree.function[node]),
+        });
+        at = tree.parent(node);
+    }
+    above.reverse();
+    let left_out = FlameLeftOut {
+        nodes: all - nodes.len() + if root.is_none() { tree.left_out } else { 0 },
+        weight: weight_left_out(tree, &nodes, root, wholes.first().copied().unwrap_or(0)),
+    };
+    ShownTree {
+        above,
+        nodes: answer_nodes,
+        chosen: nodes,
+        left_out,
+    }
+}
+
 /// Answers `/api/flame`.
 pub(crate) fn answer(
     shared: &Shared,
@@ -280,7 +340,6 @@ pub(crate) fn answer(
             None => selected.profile.events()[*event].total().weight,
         })
         .collect();
-    let (nodes, all) = chosen(&tree, root, &wholes, request);
     let mut interned = Interned {
         selected: &selected,
         functions: Vec::new(),
@@ -288,38 +347,9 @@ pub(crate) fn answer(
         function_ids: HashMap::new(),
         module_ids: HashMap::new(),
     };
-    let mut answer_nodes = FlameNodes::default();
-    for node in &nodes {
-        let parent = tree.parent(*node).filter(|_| Some(*node) != root);
-        let parent = parent.and_then(|parent| nodes.binary_search(&parent).ok());
-        // No more nodes than an answer has.
-        answer_nodes.id.push(*node as u32);
-        answer_nodes
-            .parent
-            .push(parent.map_or(-1, |parent| parent as i32));
-        answer_nodes
-            .function
-            .push(interned.function(tree.function[*node]));
-        answer_nodes.below.push(tree.below[*node]);
-    }
-    let each = |counts: &[Vec<Count>], value: fn(&Count) -> u64| -> Vec<Vec<u64>> {
-        let of_event = |event: &Vec<Count>| nodes.iter().map(|node| value(&event[*node])).collect();
-        counts.iter().map(of_event).collect()
-    };
-    answer_nodes.own = each(&tree.own, |count| count.weight);
-    answer_nodes.own_samples = each(&tree.own, |count| count.samples);
-    answer_nodes.total = each(&tree.total, |count| count.weight);
-    answer_nodes.total_samples = each(&tree.total, |count| count.samples);
-    let mut above = Vec::new();
-    let mut at = root.and_then(|root| tree.parent(root));
-    while let Some(node) = at {
-        above.push(FlameAbove {
-            id: node as u32,
-            function: interned.function(tree.function[node]),
-        });
-        at = tree.parent(node);
-    }
-    above.reverse();
+    let shown = shown_tree(&tree, root, &wholes, request, |function| {
+        interned.function(function)
+    });
     let mut facts = profile_facts(&selected.profile, &named.names, events);
     let other = match request.with {
         Some(with) => {
@@ -329,15 +359,11 @@ pub(crate) fn answer(
                 selected: &selected,
                 key: &key,
                 tree: &tree,
-                nodes: &nodes,
+                nodes: &shown.chosen,
             };
             Some(asked.answer(shared, &mut facts, ticket)?)
         }
         None => None,
-    };
-    let left_out = FlameLeftOut {
-        nodes: all - nodes.len() + if root.is_none() { tree.left_out } else { 0 },
-        weight: weight_left_out(&tree, &nodes, root, wholes.first().copied().unwrap_or(0)),
     };
     Ok(FlameAnswer {
         profile: selected.loaded.index,
@@ -358,9 +384,9 @@ pub(crate) fn answer(
             .collect(),
         functions: interned.functions,
         modules: interned.modules,
-        above,
-        nodes: answer_nodes,
-        left_out,
+        above: shown.above,
+        nodes: shown.nodes,
+        left_out: shown.left_out,
         total_nodes: tree.len() + tree.left_out,
         other,
         facts: texts::facts(&facts),

@@ -1,4 +1,4 @@
-//! A local web server and its page, which show profiles in a browser.
+//! A local web server and its page, which show profiles and traces in a browser.
 //!
 //! A [`Server`] listens on loopback and loads its profiles in the background. The page is a part of the program (`ui/dist`);
 //! it asks for tables, trees and timelines below `/api/`, which `API.md` describes. Answers come from the functions that
@@ -10,6 +10,7 @@
 //! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
 //! - `metrics` and `windowed`: metrics with their intervals; `other`, `comparing`, `flame_changes`: changes to another profile.
 //! - `static_report`: the page with its answers as one file, which needs no server.
+//! - `traces`: the same for traces.
 //! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
 //! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
 
@@ -40,6 +41,7 @@ mod static_report;
 mod tables;
 mod texts;
 mod timelines;
+mod traces;
 mod windowed;
 
 pub use server::{Server, Stopper, WebError, WebOptions};

@@ -25,7 +25,7 @@ impl Parameters {
     }
 
     /// All values of a parameter.
-    fn all(&mut self, name: &str) -> Vec<String> {
+    pub(crate) fn all(&mut self, name: &str) -> Vec<String> {
         let taken = self.list.extract_if(.., |(known, _)| known == name);
         taken.map(|(_, value)| value).collect()
     }
@@ -39,7 +39,7 @@ impl Parameters {
         }
     }
 
-    fn number<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, Failure> {
+    pub(crate) fn number<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, Failure> {
         let value = self.one(name)?;
         let number = value.map(|value| value.parse().ok());
         match number {
@@ -49,7 +49,7 @@ impl Parameters {
         }
     }
 
-    fn flag(&mut self, name: &str) -> Result<bool, Failure> {
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Failure> {
         match self.one(name)?.as_deref() {
             None | Some("0") => Ok(false),
             Some("1") => Ok(true),
@@ -58,7 +58,11 @@ impl Parameters {
     }
 
     /// One of several words.
-    fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Failure> {
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        name: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, Failure> {
         let Some(value) = self.one(name)? else {
             return Ok(None);
         };
@@ -71,7 +75,7 @@ impl Parameters {
     }
 
     /// `A..B`, either of which may be empty.
-    fn span(&mut self, name: &str) -> Result<Option<Span>, Failure> {
+    pub(crate) fn span(&mut self, name: &str) -> Result<Option<Span>, Failure> {
         let Some(value) = self.one(name)? else {
             return Ok(None);
         };

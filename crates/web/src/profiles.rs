@@ -1,9 +1,11 @@
-//! The server's profiles: who loads them, how far that is, and what answers meanwhile.
+//! The server's profiles and traces: who loads them, how far that is, and what answers meanwhile.
 
-use crate::api::{ErrorBody, ProfileStatus, Progress, State, Status};
+use crate::api::{ErrorBody, FileKind, ProfileStatus, Progress, State, Status};
 use crate::failure::Failure;
 use crate::loaded::{Finding, Loaded, Watching};
+use crate::traces::LoadedTrace;
 use dioptra_profile::LoadProgress;
+use dioptra_tracelayout::directory::{INFO, JOURNAL, RECORDS};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +22,14 @@ pub(crate) struct FileState {
     pub index: usize,
     pub path: PathBuf,
     pub label: String,
+    pub kind: FileKind,
+}
+
+/// What a file holds, loaded.
+#[derive(Clone)]
+enum Content {
+    Profile(Arc<Loaded>),
+    Trace(Arc<LoadedTrace>),
 }
 
 /// The properties of a file that differ once the file has changed.
@@ -33,6 +43,9 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &Path) -> Option<Stamp> {
+        if path.is_dir() {
+            return Stamp::of_trace(path);
+        }
         let data = std::fs::metadata(path).ok()?;
         Some(Stamp {
             device: data.dev(),
@@ -40,6 +53,20 @@ impl Stamp {
             size: data.size(),
             modified: (data.mtime(), data.mtime_nsec()),
         })
+    }
+}
+
+impl Stamp {
+    /// The properties of a trace's files: a recording that goes on changes their sizes.
+    fn of_trace(folder: &Path) -> Option<Stamp> {
+        let mut stamp = Stamp::of(&folder.join(INFO))?;
+        for file in [JOURNAL, RECORDS] {
+            if let Some(data) = Stamp::of(&folder.join(file)) {
+                stamp.size = stamp.size.wrapping_add(data.size);
+                stamp.modified = stamp.modified.max(data.modified);
+            }
+        }
+        Some(stamp)
     }
 }
 
@@ -62,7 +89,7 @@ enum Work {
 
 struct Slot {
     file: FileState,
-    loaded: Option<Arc<Loaded>>,
+    loaded: Option<Content>,
     generation: u64,
     work: Work,
     began: Option<Instant>,
@@ -92,6 +119,10 @@ impl Profiles {
                 index,
                 path: path.clone(),
                 label: name.to_string_lossy().into_owned(),
+                kind: match path.is_dir() {
+                    true => FileKind::Trace,
+                    false => FileKind::Profile,
+                },
             };
             Mutex::new(Slot {
                 file,
@@ -171,7 +202,16 @@ impl Profiles {
         };
         self.change(slot, |slot| slot.began = Some(began));
         let watching = WatchedSlot { all: self, slot };
-        let load = || Loaded::load(&file, generation, &self.finding, &watching);
+        let load = || match file.kind {
+            FileKind::Profile => {
+                let loaded = Loaded::load(&file, generation, &self.finding, &watching)?;
+                Ok(Content::Profile(Arc::new(loaded)))
+            }
+            FileKind::Trace => {
+                let loaded = LoadedTrace::load(&file, generation, &self.finding)?;
+                Ok(Content::Trace(Arc::new(loaded)))
+            }
+        };
         // A fault of ours costs this profile only.
         let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
         let loaded = loaded.unwrap_or_else(|_| Err("the server failed while loading".to_owned()));
@@ -181,7 +221,7 @@ impl Profiles {
             slot.elapsed = began.elapsed();
             match loaded {
                 Ok(loaded) => {
-                    slot.loaded = Some(Arc::new(loaded));
+                    slot.loaded = Some(loaded);
                     slot.generation = generation;
                     slot.error = None;
                 }
@@ -196,7 +236,40 @@ impl Profiles {
         index: Option<usize>,
         generation: Option<u64>,
     ) -> Result<Arc<Loaded>, Failure> {
-        let index = index.unwrap_or(0);
+        match self.content(index.unwrap_or(0), generation)? {
+            Content::Profile(loaded) => Ok(loaded),
+            Content::Trace(_) => Err(Failure::WrongKind {
+                is: "trace",
+                wanted: "profile",
+            }),
+        }
+    }
+
+    /// A trace that answers; without an index the first one.
+    pub(crate) fn trace(
+        &self,
+        index: Option<usize>,
+        generation: Option<u64>,
+    ) -> Result<Arc<LoadedTrace>, Failure> {
+        let is_trace = |slot: &Mutex<Slot>| locked(slot).file.kind == FileKind::Trace;
+        let first = || self.slots.iter().position(is_trace);
+        let index = index.or_else(first).unwrap_or(0);
+        match self.content(index, generation)? {
+            Content::Trace(loaded) => Ok(loaded),
+            Content::Profile(_) => Err(Failure::WrongKind {
+                is: "profile",
+                wanted: "trace",
+            }),
+        }
+    }
+
+    /// The generation that answers; none before a file is loaded.
+    pub(crate) fn generation(&self, index: usize) -> Option<u64> {
+        let slot = locked(self.slots.get(index)?);
+        slot.loaded.as_ref().map(|_| slot.generation)
+    }
+
+    fn content(&self, index: usize, generation: Option<u64>) -> Result<Content, Failure> {
         let slot = self.slots.get(index);
         let slot = slot.ok_or_else(|| Failure::no_key("profile", &index.to_string()))?;
         let slot = locked(slot);
@@ -207,8 +280,8 @@ impl Profiles {
             });
         };
         match generation {
-            Some(generation) if generation != loaded.generation => Err(Failure::Stale),
-            _ => Ok(Arc::clone(loaded)),
+            Some(generation) if generation != slot.generation => Err(Failure::Stale),
+            _ => Ok(loaded.clone()),
         }
     }
 
@@ -287,6 +360,7 @@ fn status(slot: &Slot) -> ProfileStatus {
         index: slot.file.index,
         label: slot.file.label.clone(),
         path: slot.file.path.display().to_string(),
+        kind: slot.file.kind,
         generation: slot.generation,
         state,
         reloading: slot.loaded.is_some() && is_working,

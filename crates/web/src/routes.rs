@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::jobs::Ticket;
 use crate::parameters::Parameters;
 use crate::server::Shared;
-use crate::{assets, flames, functions, overview, searches, security, tables, timelines};
+use crate::{assets, flames, functions, overview, searches, security, tables, timelines, traces};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -106,6 +106,81 @@ pub(crate) async fn api(
             .await
         }
         "export" => export(shared, parameters).await,
+        _ => match endpoint.strip_prefix("trace") {
+            Some(endpoint) => trace(shared, endpoint, parameters).await,
+            None => Err(Failure::NoEndpoint),
+        },
+    }
+}
+
+/// Answers about traces.
+async fn trace(
+    shared: &Arc<Shared>,
+    endpoint: &str,
+    mut parameters: Parameters,
+) -> Result<Response, Failure> {
+    match endpoint {
+        "" => {
+            let request = parameters.trace()?;
+            run(shared, move |shared, _| {
+                let loaded = shared.profiles.trace(request.profile, None)?;
+                traces::overview(&loaded)
+            })
+            .await
+        }
+        "/table" => {
+            let request = parameters.call_table()?;
+            parameters.finish()?;
+            run(shared, move |shared, ticket| {
+                traces::table(shared, &request, ticket)
+            })
+            .await
+        }
+        "/graph" => {
+            let request = parameters.call_graph()?;
+            run(shared, move |shared, ticket| {
+                traces::graph(shared, &request, ticket)
+            })
+            .await
+        }
+        "/timeline" => {
+            let request = parameters.call_timeline()?;
+            run(shared, move |shared, ticket| {
+                traces::timeline(shared, &request, ticket)
+            })
+            .await
+        }
+        "/replay" => {
+            let request = parameters.replay()?;
+            run(shared, move |shared, ticket| {
+                traces::replay(shared, &request, ticket)
+            })
+            .await
+        }
+        "/find" => {
+            let request = parameters.replay_find()?;
+            run(shared, move |shared, ticket| {
+                traces::find(shared, &request, ticket)
+            })
+            .await
+        }
+        "/slowest" => {
+            let request = parameters.slowest()?;
+            run(shared, move |shared, ticket| {
+                traces::slowest(shared, &request, ticket)
+            })
+            .await
+        }
+        "/export" => {
+            let (format, headers) = export_format(&mut parameters)?;
+            let request = parameters.call_table()?;
+            parameters.finish()?;
+            let own = Arc::clone(shared);
+            let bytes = shared
+                .jobs
+                .run(move |ticket| traces::export(&own, &request, format, ticket));
+            Ok((headers, bytes.await?).into_response())
+        }
         _ => Err(Failure::NoEndpoint),
     }
 }
@@ -138,7 +213,10 @@ fn json(bytes: Vec<u8>) -> Result<Response, Failure> {
     Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
 }
 
-async fn export(shared: &Arc<Shared>, mut parameters: Parameters) -> Result<Response, Failure> {
+/// The format of an export, and the headers of such files.
+fn export_format(
+    parameters: &mut Parameters,
+) -> Result<(Format, [(header::HeaderName, String); 2]), Failure> {
     let format = parameters.one("format")?;
     let (format, kind, name) = match format.as_deref() {
         Some("csv") | None => (Format::Csv, "text/csv; charset=utf-8", "table.csv"),
@@ -146,12 +224,6 @@ async fn export(shared: &Arc<Shared>, mut parameters: Parameters) -> Result<Resp
         Some("ndjson") => (Format::Ndjson, "application/x-ndjson", "table.ndjson"),
         Some(_) => return Err(Failure::parameter("format", "is csv, json or ndjson")),
     };
-    let request = parameters.table()?;
-    parameters.finish()?;
-    let own = Arc::clone(shared);
-    let bytes = shared
-        .jobs
-        .run(move |ticket| tables::export(&own, &request, format, ticket));
     let headers = [
         (header::CONTENT_TYPE, kind.to_owned()),
         (
@@ -159,5 +231,16 @@ async fn export(shared: &Arc<Shared>, mut parameters: Parameters) -> Result<Resp
             format!("attachment; filename=\"{name}\""),
         ),
     ];
+    Ok((format, headers))
+}
+
+async fn export(shared: &Arc<Shared>, mut parameters: Parameters) -> Result<Response, Failure> {
+    let (format, headers) = export_format(&mut parameters)?;
+    let request = parameters.table()?;
+    parameters.finish()?;
+    let own = Arc::clone(shared);
+    let bytes = shared
+        .jobs
+        .run(move |ticket| tables::export(&own, &request, format, ticket));
     Ok((headers, bytes.await?).into_response())
 }

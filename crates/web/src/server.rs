@@ -12,6 +12,10 @@ use crate::routes;
 use crate::security::{Guard, Token};
 use crate::selected::{SelectedProfile, SelectionKey};
 use crate::tables::{KeyedTable, SummedView, TableKey, ViewKey};
+use crate::traces::{
+    CallsKey, RowMarks, RowMarksKey, SlowestCalls, SlowestKey, Tile, TileKey, TraceTable,
+    TraceTableKey, TraceTree, TraceTreeKey, TraceView, TraceViewKey,
+};
 use crate::windowed::{Windowed, WindowedKey};
 use axum::Router;
 use dioptra_metrics::PmuData;
@@ -33,11 +37,15 @@ const VIEWS: usize = 32 << 20;
 const TREES: usize = 128 << 20;
 const FUNCTIONS: usize = 64 << 20;
 const WINDOWED: usize = 256 << 20;
+/// The same for answers about traces.
+const TILES: usize = 64 << 20;
+const ROW_MARKS: usize = 16 << 20;
+const SLOWEST: usize = 8 << 20;
 
 /// Options of a server: the profiles it shows, and the address it listens on.
 #[derive(Clone, Debug)]
 pub struct WebOptions {
-    /// The profiles; `-` is standard input.
+    /// The profiles, and the directories of traces; `-` is standard input.
     pub files: Vec<PathBuf>,
     /// The address to listen on.
     pub listen: IpAddr,
@@ -111,6 +119,12 @@ pub(crate) struct Shared {
     pub trees: Cache<TreeKey, FlatTree>,
     pub functions: Cache<AnnotationKey, FunctionAnswer>,
     pub windowed: Cache<WindowedKey, Windowed>,
+    pub trace_tables: Cache<TraceTableKey, TraceTable>,
+    pub trace_views: Cache<TraceViewKey, TraceView>,
+    pub trace_trees: Cache<TraceTreeKey, TraceTree>,
+    pub tiles: Cache<TileKey, Tile>,
+    pub row_marks: Cache<RowMarksKey, RowMarks>,
+    pub slowest: Cache<SlowestKey, SlowestCalls>,
 }
 
 impl Shared {
@@ -126,22 +140,33 @@ impl Shared {
             trees: Cache::new(TREES),
             functions: Cache::new(FUNCTIONS),
             windowed: Cache::new(WINDOWED),
+            trace_tables: Cache::new(TABLES),
+            trace_views: Cache::new(VIEWS),
+            trace_trees: Cache::new(TREES),
+            tiles: Cache::new(TILES),
+            row_marks: Cache::new(ROW_MARKS),
+            slowest: Cache::new(SLOWEST),
         }
     }
 
     /// Drops all answers from older generations of a profile.
     fn forget(&self, profile: usize) {
-        let now = self.profiles.get(Some(profile), None);
-        let generation = now.map(|loaded| loaded.generation);
-        let is_new = |key: &SelectionKey| {
-            key.profile != profile || generation.as_ref() == Ok(&key.generation)
-        };
+        let generation = self.profiles.generation(profile);
+        let is_now = |of: usize, known: u64| of != profile || generation == Some(known);
+        let is_new = |key: &SelectionKey| is_now(key.profile, key.generation);
         self.selections.retain(is_new);
         self.tables.retain(|key| key.passes(is_new));
         self.views.retain(|key| key.table.passes(is_new));
         self.trees.retain(|key| is_new(&key.selection));
         self.functions.retain(|key| is_new(&key.selection));
         self.windowed.retain(|key| is_new(&key.selection));
+        let is_new = |key: &CallsKey| is_now(key.profile, key.generation);
+        self.trace_tables.retain(|key| is_new(&key.calls));
+        self.trace_views.retain(|key| is_new(&key.table.calls));
+        self.trace_trees.retain(|key| is_new(&key.calls));
+        self.tiles.retain(|key| is_new(&key.calls));
+        self.row_marks.retain(|key| is_new(&key.calls));
+        self.slowest.retain(|key| is_new(&key.calls));
     }
 }
 

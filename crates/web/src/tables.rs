@@ -16,16 +16,16 @@ use crate::{comparing, metrics, texts};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{PercentOf, ReportOptions, RowKey, report_with_keys};
 use dioptra_tables::{
-    Cell, ColumnKind, Direction, Format, Mark, Row, Table, TextOptions, View, ViewOptions,
+    Cell, ColumnKind, Direction, Format, Mark, Row, Table, TextOptions, View, ViewOptions, ViewRow,
 };
 use dioptra_windows::display::WindowRows;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// The largest number of rows in an answer.
-const MOST_ROWS: usize = 2000;
+pub(crate) const MOST_ROWS: usize = 2000;
 /// The number of rows in an answer unless the request gives one.
-const ROWS: usize = 200;
+pub(crate) const ROWS: usize = 200;
 
 /// Which table: the key of tables that are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,7 +244,7 @@ fn report(
 }
 
 /// `COLUMN`, `COLUMN:asc` or `COLUMN:desc`. A column's id may hold colons.
-fn sorting(table: &Table, sort: &str) -> Result<(usize, Direction), Failure> {
+pub(crate) fn sorting(table: &Table, sort: &str) -> Result<(usize, Direction), Failure> {
     let (column, chosen) = match sort.rsplit_once(':') {
         Some((column, "asc")) => (column, Some(Direction::Ascending)),
         Some((column, "desc")) => (column, Some(Direction::Descending)),
@@ -257,6 +257,17 @@ fn sorting(table: &Table, sort: &str) -> Result<(usize, Direction), Failure> {
         _ => Direction::Descending,
     };
     Ok((index, chosen.unwrap_or(usual)))
+}
+
+/// The order of rows, for an answer.
+pub(crate) fn sorted_by(table: &Table, (column, direction): (usize, Direction)) -> SortedBy {
+    SortedBy {
+        column: table.columns[column].id.clone(),
+        direction: match direction {
+            Direction::Ascending => "asc".to_owned(),
+            Direction::Descending => "desc".to_owned(),
+        },
+    }
 }
 
 /// The column that names rows: the last one that people read.
@@ -302,13 +313,7 @@ fn view(
         below: request.below,
         levels: request.levels,
     };
-    let sorted_by = sort.map(|(column, direction)| SortedBy {
-        column: table.columns[column].id.clone(),
-        direction: match direction {
-            Direction::Ascending => "asc".to_owned(),
-            Direction::Descending => "desc".to_owned(),
-        },
-    });
+    let sorted_by = sort.map(|sort| sorted_by(table, sort));
     let view = shared.views.get(key, || {
         let filter = request.filter.as_deref();
         let filter = filter.map(|text| NameFilter::new(text, request.regex));
@@ -357,7 +362,7 @@ fn totals(table: &Table, rows: &[u32]) -> Vec<CellValue> {
 }
 
 /// The sum of cells: of quotients only if they have one denominator.
-fn sum<'a>(cells: impl Iterator<Item = Cell<'a>>, scale: f64) -> CellValue {
+pub(crate) fn sum<'a>(cells: impl Iterator<Item = Cell<'a>>, scale: f64) -> CellValue {
     let (mut counts, mut reals, mut parts, mut whole) = (None, None, 0_u64, None);
     for cell in cells {
         match cell {
@@ -439,33 +444,8 @@ pub(crate) fn answer(
     let count = request.count.unwrap_or(ROWS).min(MOST_ROWS);
     let shown = view.rows[from..].iter().take(count);
     let rows = shown.map(|place| {
-        let row = table.row(place.row);
-        let mut is_cut = false;
-        let cells = table.columns.iter().zip(row.cells());
-        let cells = cells.map(|(column, cell)| {
-            let (value, cut) = value(&cell, column.unit.scale());
-            is_cut |= cut;
-            value
-        });
-        let cells = cells.collect();
-        let each = || table.columns.iter().enumerate();
-        let errors = each()
-            .filter_map(|(index, column)| Some((column.id.clone(), row.standard_error(index)?)));
-        let notes = each()
-            .filter_map(|(index, column)| Some((column.id.clone(), row.mark(index)?)))
-            .map(|(id, mark)| (id, Mark::word(mark)));
-        let (errors, notes) = (errors.collect(), notes.collect());
-        TableRow {
-            id: place.row,
-            parent: row.parent(),
-            depth: place.depth,
-            below: place.below,
-            key: row_keys(&selected, &keyed, place.row),
-            cells,
-            standard_errors: some(errors, std::collections::BTreeMap::is_empty),
-            notes: some(notes, std::collections::BTreeMap::is_empty),
-            cut: is_cut.then_some(true),
-        }
+        let key = row_keys(&selected, &keyed, place.row);
+        table_row(table, place, key)
     });
     Ok(TableAnswer {
         schema: 1,
@@ -480,6 +460,37 @@ pub(crate) fn answer(
         sorted_by,
         facts: texts::facts(&table.facts),
     })
+}
+
+/// A row as an answer has it.
+pub(crate) fn table_row(table: &Table, place: &ViewRow, key: RowKeys) -> TableRow {
+    let row = table.row(place.row);
+    let mut is_cut = false;
+    let cells = table.columns.iter().zip(row.cells());
+    let cells = cells.map(|(column, cell)| {
+        let (value, cut) = value(&cell, column.unit.scale());
+        is_cut |= cut;
+        value
+    });
+    let cells = cells.collect();
+    let each = || table.columns.iter().enumerate();
+    let errors =
+        each().filter_map(|(index, column)| Some((column.id.clone(), row.standard_error(index)?)));
+    let notes = each()
+        .filter_map(|(index, column)| Some((column.id.clone(), row.mark(index)?)))
+        .map(|(id, mark)| (id, Mark::word(mark)));
+    let (errors, notes) = (errors.collect(), notes.collect());
+    TableRow {
+        id: place.row,
+        parent: row.parent(),
+        depth: place.depth,
+        below: place.below,
+        key,
+        cells,
+        standard_errors: some(errors, std::collections::BTreeMap::is_empty),
+        notes: some(notes, std::collections::BTreeMap::is_empty),
+        cut: is_cut.then_some(true),
+    }
 }
 
 fn some<T>(list: T, is_empty: impl Fn(&T) -> bool) -> Option<T> {

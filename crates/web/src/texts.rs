@@ -66,6 +66,12 @@ fn remedy(remedy: &Remedy) -> String {
         }
         Remedy::GiveKernelFile => "start dioptra web with --vmlinux and the file".to_owned(),
         Remedy::FetchDebugFile => "start dioptra web with --debuginfod".to_owned(),
+        Remedy::ShowTraceInfo => "the summary tells more".to_owned(),
+        Remedy::ShowCallErrors => "the statistics show their errors".to_owned(),
+        Remedy::TraceLess => {
+            "trace fewer functions, or start dioptra trace record with more --memory or with --on-full drop"
+                .to_owned()
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::metric_sets::MetricSets;
 use crate::output::say;
 use crate::symbol_sources::ProfileSource;
 use anyhow::Context;
+use dioptra_tracedata::Trace;
 use dioptra_web::{Server, StaticReport, StaticReportOptions, WebOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,11 +21,13 @@ Examples:
   dioptra web                                look at perf.data in a browser
   dioptra web before.data after.data         look at two profiles
   dioptra web --metric ipc                   with a derived column in its tables
+  dioptra web dioptra.trace                  look at the calls of a trace
+  dioptra web perf.data dioptra.trace        samples and calls on one axis of time
   dioptra web --port 8000 --no-open          for a tunnel: ssh -L 8000:127.0.0.1:8000 THIS_MACHINE
   dioptra web --export report.html           write a page that opens without a server, to attach to a ticket
   dioptra web --source-path /build=$HOME/src")]
 pub struct Arguments {
-    /// The profiles; `-` is standard input
+    /// Profiles, and directories of traces; `-` is standard input
     #[arg(value_name = "FILE", default_value = "perf.data")]
     files: Vec<PathBuf>,
     /// Listen on this port [default: one that is free]
@@ -54,10 +57,15 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let symbols = arguments.origin.symbols.options()?;
     check_stdin(&arguments.files)?;
-    // A file that is no profile is an error here, where its name was given, rather than on a page.
+    // A file that is neither profile nor trace is an error here, where its name was given, rather than on a page.
     for path in arguments.files.iter().filter(|path| !is_stdin(path)) {
-        let recording = open(path)?;
-        arguments.derived.check_names(path, &recording.data)?;
+        match path.is_dir() {
+            true => drop(Trace::open(path)?),
+            false => {
+                let recording = open(path)?;
+                arguments.derived.check_names(path, &recording.data)?;
+            }
+        }
     }
     let published = MetricSets::open_published(arguments.derived.folder())?;
     if let Some(report) = &arguments.export {

@@ -26,4 +26,10 @@ pub enum Remedy {
     GiveKernelFile,
     /// Fetch the debug file of the recorded build from a server.
     FetchDebugFile,
+    /// Show everything that is known about the trace.
+    ShowTraceInfo,
+    /// Show the errors of numbers that are scaled from sampled calls.
+    ShowCallErrors,
+    /// Trace fewer functions, give the tracer more memory, or let records go.
+    TraceLess,
 }

@@ -9,6 +9,7 @@ mod status;
 mod stored;
 mod table;
 mod timeline;
+mod trace;
 
 pub use error::{ErrorAnswer, ErrorBody};
 pub use flame::{
@@ -27,13 +28,19 @@ pub use requests::{
     SelectionRequest, SourceRequest, StatusRequest, Syntax, TableOf, TableRequest, TimelineRequest,
     TimelineRows, TimelineValue,
 };
-pub use status::{ProfileStatus, Progress, State, Status};
+pub use status::{FileKind, ProfileStatus, Progress, State, Status};
 pub use stored::StoredReport;
 pub use table::{
     CellValue, FactAnswer, RowKeys, SearchAnswer, SearchHit, SearchKind, SortedBy, TableAnswer,
     TableColumn, TableRow,
 };
 pub use timeline::{TimelineAnswer, TimelineEvent, TimelineRow};
+pub use trace::{
+    CallBars, CallGraphRequest, CallLane, CallRows, CallSelection, CallTableRequest,
+    CallTimelineAnswer, CallTimelineRequest, CallWeight, ReplayAnswer, ReplayFindAnswer,
+    ReplayFindRequest, ReplayKind, ReplayRequest, ReplayRow, SlowCall, SlowestAnswer,
+    SlowestRequest, TraceAnswer, TraceCount, TraceModule, TraceProcess, TraceRequest, TraceThread,
+};
 
 use ts_rs::{Config, TS};
 
@@ -63,6 +70,7 @@ pub fn typescript() -> String {
         StatusRequest,
         Status,
         ProfileStatus,
+        FileKind,
         State,
         Progress,
         ProfileRequest,
@@ -122,6 +130,30 @@ pub fn typescript() -> String {
         TimelineEvent,
         TimelineRow,
         StoredReport,
+        CallSelection,
+        TraceRequest,
+        TraceAnswer,
+        TraceProcess,
+        TraceThread,
+        TraceModule,
+        TraceCount,
+        CallTableRequest,
+        CallRows,
+        CallGraphRequest,
+        CallWeight,
+        CallTimelineRequest,
+        CallTimelineAnswer,
+        CallLane,
+        CallBars,
+        ReplayRequest,
+        ReplayAnswer,
+        ReplayRow,
+        ReplayKind,
+        ReplayFindRequest,
+        ReplayFindAnswer,
+        SlowestRequest,
+        SlowestAnswer,
+        SlowCall,
     );
     text.truncate(text.trim_end().len());
     text.push('\n');

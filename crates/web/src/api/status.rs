@@ -24,6 +24,8 @@ pub struct ProfileStatus {
     pub label: String,
     /// The file as it was given.
     pub path: String,
+    /// Whether the file is a profile or a trace.
+    pub kind: FileKind,
     /// The number of times the file was loaded; 0 before the first time is over.
     pub generation: u64,
     /// The state of the generation that answers.
@@ -36,6 +38,16 @@ pub struct ProfileStatus {
     pub elapsed_ms: u64,
     /// Why the file could not be loaded the last time.
     pub error: Option<ErrorBody>,
+}
+
+/// The kind of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// Samples, which `dioptra record` writes.
+    Profile,
+    /// Calls, which `dioptra trace record` writes.
+    Trace,
 }
 
 /// The state of a profile.

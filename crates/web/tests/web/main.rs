@@ -7,8 +7,13 @@ mod made;
 mod reload;
 mod report;
 mod security;
+mod traces;
 mod trees;
 mod types;
 
 #[path = "../../../sampling/profile/tests/support/mod.rs"]
 mod records;
+
+#[path = "../../../tracing/calls/tests/support/written.rs"]
+#[expect(dead_code, reason = "some of it serves other tests")]
+mod written;

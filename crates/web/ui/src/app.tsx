@@ -7,8 +7,9 @@ import { Chips } from "./shell/Chips";
 import { Foot } from "./shell/Foot";
 import { Help } from "./shell/Help";
 import { Wrong } from "./shell/Message";
-import { loaded, showReady, shownState, trouble } from "./state/profile";
-import { go, state, VIEWS } from "./state/url";
+import { isTrace, showReady, shownFile, shownState, trouble } from "./state/profile";
+import { go, state, TRACE_VIEWS, VIEWS } from "./state/url";
+import { TraceViews } from "./traces/TraceViews";
 import { ButterflyView } from "./views/Butterfly";
 import { DiffView } from "./views/Diff";
 import { FlameView } from "./views/Flame";
@@ -26,7 +27,7 @@ export function App() {
     const isTyping = target.matches("input, textarea, select");
     if (event.key === "Escape" && isTyping) { target.blur(); return; }
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-    const view = VIEWS[Number(event.key) - 1];
+    const view = (isTrace() ? TRACE_VIEWS : VIEWS)[Number(event.key) - 1];
     if (event.key === "?") setHelp(true);
     else if (event.key === "Escape" && help()) setHelp(false);
     else if (event.key === "/") { const field = document.querySelector<HTMLInputElement>("[data-filter]"); field?.focus(); field?.select(); }
@@ -39,15 +40,16 @@ export function App() {
     onCleanup(() => removeEventListener("keydown", onKey));
   });
   createEffect(on(() => state.profile, () => void showReady(), { defer: true }));
-  createEffect(() => { document.title = loaded() ? `${visible(loaded()!.label)} – dioptra` : "dioptra"; });
-  const isReady = () => loaded() !== null && loaded()!.profile === state.profile;
+  createEffect(() => { document.title = shownFile() ? `${visible(shownFile()!.label)} – dioptra` : "dioptra"; });
+  const isReady = () => shownFile() !== null;
   return (
     <>
       <Bar onHelp={() => setHelp(true)} />
       <Show when={isReady()}><Chips /></Show>
       <main aria-label="View">
         <Show when={isReady()} fallback={<Waiting />}>
-          <Switch>
+          <Switch fallback={<SummaryView />}>
+            <Match when={isTrace()}><TraceViews /></Match>
             <Match when={whyNot(state.view)}>{(why) => <Wrong error={{ code: "", text: why(), remedy: null }} />}</Match>
             <Match when={state.view === "summary"}><SummaryView /></Match>
             <Match when={state.view === "hotspots"}><HotspotsView /></Match>
@@ -67,7 +69,7 @@ export function App() {
   );
 }
 
-const STEPS: Record<string, string> = { waiting: "Waiting for the profile", reading: "Reading the profile", naming: "Naming addresses" };
+const STEPS: Record<string, string> = { waiting: "Waiting for the file", reading: "Reading the file", naming: "Naming addresses" };
 
 function Waiting() {
   const error = () => trouble() ?? shownState()?.error ?? null;

@@ -11,6 +11,7 @@ import "./style/views.css";
 import "./style/code.css";
 import "./style/metrics.css";
 import "./style/report.css";
+import "./style/trace.css";
 
 findAnswers();
 followTheme();

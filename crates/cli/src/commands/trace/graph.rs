@@ -7,8 +7,7 @@ pub use lines::{FIELDS, Field, Lines, outermost, program};
 
 use super::fields;
 use super::render::{Output, Sources, Style, title};
-use super::report::open_calls;
-use super::selected::{Data, Naming, Selected, facts};
+use super::selected::{Data, Naming, Selected, spelled};
 use super::usage;
 use crate::exit::Exit;
 use dioptra_calls::{CallPathTree, FunctionNames, View, call_tree};
@@ -116,22 +115,9 @@ fn is_program(trace: &Trace, word: &str) -> bool {
     word == program || (word == name(word) || word.contains('/')) && name(word) == name(program)
 }
 
-/// Returns the diagnostics of a call graph.
+/// Returns the diagnostics of a call graph, with their remedies.
 pub fn graph_facts(view: &View<'_>, names: &FunctionNames<'_>, tree: &CallPathTree) -> Facts {
-    let mut facts = facts(view.trace(), names, &tree.losses);
-    if tree.open > 0 {
-        facts.add(
-            Severity::Info,
-            "open_calls",
-            open_calls(view, tree.open),
-            tree.open,
-        );
-    }
-    if view.is_sampled() {
-        let text = "numbers are scaled from sampled calls (marked ~); `dioptra trace report` shows their errors";
-        facts.add(Severity::Info, "sampled", text, true);
-    }
-    facts
+    spelled(dioptra_trace_report::graph_facts(view, names, tree))
 }
 
 struct Graph<'n, 't> {

@@ -6,8 +6,7 @@ mod tasks;
 
 pub use tasks::tasks;
 
-use super::selected::{Data, Naming, trace_facts};
-use super::summary::number_of;
+use super::selected::{Data, Naming, spelled};
 use super::usage;
 use crate::exit::Exit;
 use crate::formats::TextOrJson;
@@ -15,6 +14,7 @@ use crate::screen::{Spelling, stdout};
 use clap::ValueEnum;
 use dioptra_calls::FunctionNames;
 use dioptra_tables::{Facts, escape};
+use dioptra_trace_report::{number_of, trace_facts};
 use dioptra_tracedata::{SampledFunctions, Trace};
 use dioptra_tracelayout::EventPlace;
 use serde_json::{Value, json};
@@ -71,6 +71,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let trace = arguments.data.open()?;
     let mut facts = Facts::new();
     trace_facts(&trace, &mut facts);
+    let facts = spelled(facts);
     let mut out = io::BufWriter::new(stdout(Spelling::Text));
     if format == TextOrJson::Json {
         serde_json::to_writer_pretty(&mut out, &json(&trace, &facts)).map_err(io::Error::from)?;

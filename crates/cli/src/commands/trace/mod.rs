@@ -16,7 +16,6 @@ mod report;
 mod rules;
 mod selected;
 mod summary;
-mod threads;
 mod tui;
 
 use crate::exit::Exit;
@@ -25,6 +24,7 @@ use crate::output::say;
 use elsewhere::Options;
 
 pub use option_file::replaced as with_option_file;
+pub use summary::TRACE_LESS;
 
 /// Arguments of `dioptra trace`.
 #[derive(clap::Args)]

@@ -5,13 +5,13 @@ mod lines;
 
 use super::fields;
 use super::render::{Color, Labels, Output, Sources, Style, title};
-use super::selected::{Data, Naming, Selected, facts};
+use super::selected::{Data, Naming, Selected, spelled};
 use crate::exit::Exit;
 use dioptra_calls::{
     Ahead, CallEnding, CallPaths, FunctionNames, OpenCalls, ShownStep, ThreadCpus, View,
     ViewLosses, ahead,
 };
-use dioptra_tables::{Facts, Severity};
+use dioptra_tables::Facts;
 use dioptra_tracelayout::EventPlace;
 use std::io;
 
@@ -169,28 +169,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the diagnostics of a replay.
+/// Returns the diagnostics of a replay, with their remedies.
 pub fn replay_facts(view: &View<'_>, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
-    let mut facts = facts(view.trace(), names, losses);
-    sampled_fact(view, names, &mut facts);
-    facts
-}
-
-/// Adds the diagnostic that sampling left calls out while they were recorded.
-fn sampled_fact(view: &View<'_>, names: &FunctionNames<'_>, facts: &mut Facts) {
-    const MOST: usize = 3;
-    let counted = view.counted();
-    let sampled = counted.iter().filter(|(_, (seen, shown))| seen > shown);
-    let each: Vec<String> = sampled
-        .map(|(id, (seen, shown))| format!("{shown} of {seen} calls of {}", names.get(*id)))
-        .collect();
-    if each.is_empty() {
-        return;
-    }
-    let more = if each.len() > MOST { ", …" } else { "" };
-    let first = each[..each.len().min(MOST)].join(", ");
-    let text = format!("sampled while it was recorded: {first}{more}");
-    facts.add(Severity::Info, "sampled", text, each.len());
+    spelled(dioptra_trace_report::replay_facts(view, names, losses))
 }
 
 /// The state of a thread during a replay.

@@ -4,14 +4,16 @@ use super::render::show_ticks;
 use super::rules::RuleTexts;
 use super::usage;
 use crate::output::say;
+use crate::remedies::spell;
 use crate::symbol_sources::SymbolSources;
 use dioptra_calls::{
     Demangle, FunctionNames, Scheduling, TimeRange, View, ViewLosses, ViewSelection,
 };
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
-use dioptra_tables::{Facts, Severity};
-use dioptra_tracedata::{RecordingEnd, Trace};
+use dioptra_tables::Facts;
+use dioptra_trace_report::{call_facts, counts_ticks};
+use dioptra_tracedata::Trace;
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};
 
@@ -44,11 +46,6 @@ fn open(folder: &Path) -> anyhow::Result<Trace> {
         show_ticks();
     }
     Ok(trace)
-}
-
-/// Returns whether the length of the trace's clock ticks is unknown.
-fn counts_ticks(trace: &Trace) -> bool {
-    !trace.clock().is_measured() && trace.info().clock.source != "monotonic"
 }
 
 /// Arguments about the names of functions.
@@ -265,213 +262,15 @@ fn moment(text: &str, first: u64) -> Result<Option<u64>, String> {
     ))
 }
 
-/// Returns the diagnostics of calls: missing or damaged records, and limits of the recording.
+/// Returns the diagnostics of calls, with their remedies.
 pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
-    let mut facts = Facts::new();
-    trace_facts(trace, &mut facts);
-    if trace
-        .streams()
-        .iter()
-        .all(|stream| stream.chunk_count() == 0)
-    {
-        let left_out: u64 = trace.counted().values().map(|(seen, _)| *seen).sum();
-        let why = if left_out > 0 {
-            format!("of {left_out} calls of sampled functions none was chosen")
-        } else if trace.info().ending.is_none() {
-            "none was written before the recorder ended".to_owned()
-        } else {
-            "none of the functions that were to be traced was called, or none could be".to_owned()
-        };
-        facts.add(
-            Severity::Fallback,
-            "no_calls",
-            format!("the trace has no calls: {why}; `dioptra trace info` tells more"),
-            true,
-        );
-    }
-    let walk = &losses.walk;
-    let mut loss = |id: &str, count: u64, what: &str| {
-        if count > 0 {
-            facts.add(Severity::Loss, id, format!("{count} {what}"), count);
-        }
-    };
-    loss("lost_records", walk.records, "records are missing");
-    loss(
-        "gaps",
-        walk.gaps,
-        "gaps of unknown size between chunks of records",
-    );
-    loss(
-        "malformed_chunks",
-        walk.malformed,
-        "chunks end in bytes that are no records",
-    );
-    loss(
-        "stray_exits",
-        walk.stray_exits,
-        "exits have no call that they belong to",
-    );
-    loss(
-        "missing_ends",
-        losses.missing_ends,
-        "calls ended unseen: their durations reach to the end of the gap in which they did",
-    );
-    if walk.overlaps > 0 {
-        facts.add(
-            Severity::Info,
-            "switch_overlaps",
-            format!(
-                "{} periods without a CPU overlap recorded calls and are shown up to these or from them: a child that shares its parent's memory (vfork) made them, or context switches are missing",
-                walk.overlaps
-            ),
-            walk.overlaps,
-        );
-    }
-    if losses.missing_beginnings > 0 {
-        facts.add(
-            Severity::Info,
-            "missing_beginnings",
-            format!(
-                "{} calls began before their thread's records do, or unseen: their durations are counted from there, and they are not counted as calls",
-                losses.missing_beginnings
-            ),
-            losses.missing_beginnings,
-        );
-    }
-    for note in names.notes() {
-        facts.add(
-            Severity::Fallback,
-            "names",
-            note.to_string(),
-            note.to_string(),
-        );
-    }
+    spelled(call_facts(trace, names, losses))
+}
+
+/// Returns diagnostics with their remedies.
+pub fn spelled(mut facts: Facts) -> Facts {
+    spell(&mut facts);
     facts
-}
-
-/// Returns the sentence about threads that waited for the tracer, if any did.
-pub fn tracer_waits(ending: &RecordingEnd) -> Option<String> {
-    let memory = match ending.memory >> 20 {
-        0 => "its memory".to_owned(),
-        megabytes => format!("its {megabytes} MiB of memory"),
-    };
-    let times = match ending.waits {
-        0 => return None,
-        1 => "once a thread".to_owned(),
-        times => format!("{times} times a thread"),
-    };
-    Some(format!(
-        "{times} of the program waited for the tracer, which was writing {memory}, for {:.3} ms together (linux:schedule (tracer) is the part of it without a CPU): record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)",
-        ending.waited as f64 / 1e6
-    ))
-}
-
-/// Adds the diagnostics of a trace's files, which hold for every command.
-pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
-    const MOST: usize = 5;
-    for damage in trace.damage().iter().take(MOST) {
-        let text = damage.to_string();
-        facts.add(Severity::Loss, "damage", text.clone(), text);
-    }
-    if let Some(more @ 1..) = trace.damage().len().checked_sub(MOST) {
-        let text = format!("{more} more damaged places; `dioptra trace info` lists them");
-        facts.add(Severity::Loss, "more_damage", text, more);
-    }
-    for text in trace.untraced().iter().take(MOST) {
-        facts.add(Severity::Loss, "untraced", text.clone(), text.clone());
-    }
-    if let Some(more @ 1..) = trace.untraced().len().checked_sub(MOST) {
-        let text = format!("{more} more things were not traced; `dioptra trace info` lists them");
-        facts.add(Severity::Loss, "more_untraced", text, more);
-    }
-    if counts_ticks(trace) {
-        facts.add(
-            Severity::Fallback,
-            "clock",
-            "the records' clock was read once only: durations are in its ticks (tk), not in nanoseconds",
-            trace.info().clock.source.clone(),
-        );
-    }
-    match &trace.info().ending {
-        None => {
-            facts.add(
-                Severity::Loss,
-                "no_end",
-                "the recording has no end: its recorder was killed or is still at work, and what it had not written is missing",
-                true,
-            );
-        }
-        Some(ending) => {
-            let placed = trace.streams().iter().map(|stream| stream.lost);
-            let placed = placed.fold(0, u64::saturating_add);
-            for (id, count, what) in [
-                (
-                    "lost_elsewhere",
-                    ending.lost.saturating_sub(placed),
-                    "more records are missing, which nothing shows in place: at the ends of threads, or before what was kept",
-                ),
-                (
-                    "missed_in_handlers",
-                    ending.missed_in_handlers.unwrap_or(0),
-                    "calls in signal handlers were not recorded",
-                ),
-                (
-                    "missed_no_memory",
-                    ending.missed_no_memory,
-                    "calls were not recorded for want of memory",
-                ),
-                (
-                    "lost_switches",
-                    ending.lost_switches,
-                    "context switches are missing: the kernel had no room for them",
-                ),
-                (
-                    "uncounted_threads",
-                    ending.uncounted_threads,
-                    "threads beyond those that can count at a time: of their sampled calls only the recorded ones are known",
-                ),
-            ] {
-                if count > 0 {
-                    facts.add(Severity::Loss, id, format!("{count} {what}"), count);
-                }
-            }
-            if let Some(text) = tracer_waits(ending) {
-                let value =
-                    serde_json::json!({"waits": ending.waits, "nanoseconds": ending.waited});
-                facts.add(Severity::Info, "tracer_waits", text, value);
-            }
-            if ending.missed_in_handlers.is_none() {
-                facts.add(
-                    Severity::Loss,
-                    "missed_in_handlers",
-                    "an unknown number of calls in signal handlers was not recorded: the recorder's count of them is wrong",
-                    "unknown",
-                );
-            }
-            if ending.marked > 0 {
-                facts.add(
-                    Severity::Info,
-                    "marked_executions",
-                    format!(
-                        "{} executions were not slow (sample=pNN) and are in the recording all the same, with what they called: their records filled a chunk, or it was full before they ended; they are not shown",
-                        ending.marked
-                    ),
-                    ending.marked,
-                );
-            }
-            if ending.discarded_chunks > 0 {
-                facts.add(
-                    Severity::Info,
-                    "discarded_chunks",
-                    format!(
-                        "{} chunks were older than what was to be kept",
-                        ending.discarded_chunks
-                    ),
-                    ending.discarded_chunks,
-                );
-            }
-        }
-    }
 }
 
 #[cfg(test)]

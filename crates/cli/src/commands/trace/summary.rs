@@ -1,17 +1,21 @@
 //! Messages at the end of `dioptra trace record`.
 
-use super::selected::tracer_waits;
 use crate::commands::record::bytes;
 use crate::output::say;
 use crate::remedies;
 use anyhow::Context;
 use dioptra_calls::{StreamWalk, WalkStep};
 use dioptra_trace_recorder::TraceOutcome;
+use dioptra_trace_report::{number_of, tracer_waits};
 use dioptra_tracedata::Trace;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
+
+/// The remedy for threads that wait for the tracer.
+pub const TRACE_LESS: &str =
+    "record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)";
 
 /// The largest trace, in bytes, that is read again to count its calls; that takes a moment only.
 const READ_AT_ONCE: u64 = 64 << 20;
@@ -26,7 +30,7 @@ pub fn warnings(outcome: &TraceOutcome) {
     }
     let ending = &outcome.ending;
     if let Some(text) = tracer_waits(ending) {
-        eprintln!("dioptra: {text}");
+        eprintln!("dioptra: {text}; {TRACE_LESS}");
     }
     for (count, what) in [
         (
@@ -123,14 +127,6 @@ fn figures(trace: &Trace, outcome: &TraceOutcome, time: Duration) -> [String; 2]
         let _ = write!(patches, "; {all} cannot be patched: {}", list(&refused));
     }
     [text, patches]
-}
-
-/// Formats a number of things, such as `1 call` or `2 calls`.
-pub fn number_of(number: u64, thing: &str) -> String {
-    match number {
-        1 => format!("1 {thing}"),
-        number => format!("{number} {thing}s"),
-    }
 }
 
 /// Returns the number of calls that began, and the number of functions that were called.

@@ -69,6 +69,10 @@ label: string,
  */
 path: string, 
 /**
+ * Whether the file is a profile or a trace.
+ */
+kind: FileKind, 
+/**
  * The number of times the file was loaded; 0 before the first time is over.
  */
 generation: number, 
@@ -92,6 +96,11 @@ elapsed_ms: number,
  * Why the file could not be loaded the last time.
  */
 error: ErrorBody | null, };
+
+/**
+ * The kind of a file.
+ */
+export type FileKind = "profile" | "trace";
 
 /**
  * The state of a profile.
@@ -1960,3 +1969,761 @@ lacks: Array<string>,
  * Parameters that the page applies itself are not part of the request.
  */
 answers: { [key in string]: string }, };
+
+/**
+ * The parameters that choose calls. Conditions of different parameters must all hold; of the values of one parameter any.
+ */
+export type CallSelection = { 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * Parameters of `/api/trace`.
+ */
+export type TraceRequest = { 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, };
+
+/**
+ * The answer of `/api/trace`: what a trace holds.
+ */
+export type TraceAnswer = { 
+/**
+ * The trace's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The directory's name.
+ */
+label: string, 
+/**
+ * The directory as it was given.
+ */
+path: string, 
+/**
+ * The size of the records.
+ */
+size_bytes: number, 
+/**
+ * The machine that was recorded.
+ */
+machine: MachineInfo, 
+/**
+ * The traced command, a word each.
+ */
+command_line: Array<string>, 
+/**
+ * The recording's options, a word each.
+ */
+options: Array<string>, 
+/**
+ * The recorder's version.
+ */
+recorder: string, 
+/**
+ * Nanoseconds from the first record to the last one.
+ */
+duration_ns: number, 
+/**
+ * The clock's nanoseconds (`CLOCK_MONOTONIC`) at the first record.
+ */
+first_time_ns: number, 
+/**
+ * The clock of the records: `tsc` or `monotonic`.
+ */
+clock: string, 
+/**
+ * Whether the length of the clock's ticks is unknown: all times are in ticks then.
+ */
+ticks: boolean, 
+/**
+ * How the command ended, as far as it is known.
+ */
+ending: string, 
+/**
+ * Rules of the recording that are applied now: option and text.
+ */
+rules: Array<string>, 
+/**
+ * The number of functions whose calls could be recorded.
+ */
+functions: number, 
+/**
+ * The number of context switches.
+ */
+switches: number, 
+/**
+ * The processes, in the order in which they began.
+ */
+processes: Array<TraceProcess>, 
+/**
+ * The threads.
+ */
+threads: Array<TraceThread>, 
+/**
+ * The modules, and how their functions are traced.
+ */
+modules: Array<TraceModule>, 
+/**
+ * Functions of which only chosen executions were recorded.
+ */
+sampled: number, 
+/**
+ * The recorder's notes.
+ */
+notes: Array<string>, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * A traced process image.
+ */
+export type TraceProcess = { 
+/**
+ * The key by which requests name it.
+ */
+key: string, 
+/**
+ * Its number.
+ */
+pid: number, 
+/**
+ * Its parent's number.
+ */
+parent: number, 
+/**
+ * `exec` or `fork`.
+ */
+cause: string, 
+/**
+ * Its executable.
+ */
+executable: string, 
+/**
+ * Nanoseconds since the first record; 0 if it began before.
+ */
+begin_ns: number, };
+
+/**
+ * A traced thread.
+ */
+export type TraceThread = { 
+/**
+ * The values of selection parameters that select it.
+ */
+key: RowKeys, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Its number.
+ */
+tid: number, 
+/**
+ * Its process's number.
+ */
+pid: number, 
+/**
+ * The bytes of its records.
+ */
+bytes: number, 
+/**
+ * The number of records that are known to be missing.
+ */
+lost: number, };
+
+/**
+ * A traced module.
+ */
+export type TraceModule = { 
+/**
+ * Its path.
+ */
+path: string, 
+/**
+ * Its build id in hexadecimal digits; empty if it has none.
+ */
+build_id: string, 
+/**
+ * The number of its functions whose calls could be recorded.
+ */
+functions: number, 
+/**
+ * How calls are found, and for how many functions.
+ */
+methods: Array<TraceCount>, 
+/**
+ * Why functions could not be traced, and how many.
+ */
+refused: Array<TraceCount>, };
+
+/**
+ * A number of functions.
+ */
+export type TraceCount = { 
+/**
+ * The kind.
+ */
+name: string, 
+/**
+ * The number of functions.
+ */
+count: number, };
+
+/**
+ * Parameters of `/api/trace/table` and, with a format, of `/api/trace/export`.
+ */
+export type CallTableRequest = { 
+/**
+ * The kind of the rows.
+ */
+by?: CallRows, 
+/**
+ * `COLUMN`, `COLUMN:asc` or `COLUMN:desc`.
+ */
+sort?: string, 
+/**
+ * The text that a row's name must contain.
+ */
+filter?: string, 
+/**
+ * `1`: the filter is a regular expression.
+ */
+regex?: 0 | 1, 
+/**
+ * The place of the first row.
+ */
+from?: number, 
+/**
+ * The number of rows at most.
+ */
+count?: number, 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * The kind of a table's rows.
+ */
+export type CallRows = "function" | "thread";
+
+/**
+ * Parameters of `/api/trace/graph`.
+ */
+export type CallGraphRequest = { 
+/**
+ * The weight of a node.
+ */
+weight?: CallWeight, 
+/**
+ * The number of a node: only what is below it.
+ */
+root?: number, 
+/**
+ * The key of the function with which paths begin.
+ */
+focus?: string, 
+/**
+ * Nodes with less than this many ten-thousandths of the root's weight are left out.
+ */
+least?: number, 
+/**
+ * The number of levels below the root.
+ */
+levels?: number, 
+/**
+ * The number of nodes at most.
+ */
+count?: number, 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * The weight of a node of the call graph.
+ */
+export type CallWeight = "time" | "calls";
+
+/**
+ * Parameters of `/api/trace/timeline`.
+ */
+export type CallTimelineRequest = { 
+/**
+ * `A..B`: the time that is drawn; either may be empty. It takes the place of the selection's time.
+ */
+span?: string, 
+/**
+ * The width of the picture in pixels.
+ */
+pixels?: number, 
+/**
+ * The number of levels that are drawn.
+ */
+depth?: number, 
+/**
+ * The place of the first lane.
+ */
+from?: number, 
+/**
+ * The number of lanes at most.
+ */
+count?: number, 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * The answer of `/api/trace/timeline`.
+ */
+export type CallTimelineAnswer = { 
+/**
+ * The trace's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * Where the picture begins.
+ */
+start_ns: number, 
+/**
+ * Where it ends.
+ */
+end_ns: number, 
+/**
+ * The time that a pixel covers.
+ */
+pixel_ns: number, 
+/**
+ * The functions of the bars.
+ */
+functions: Array<FlameFunction>, 
+/**
+ * Their modules.
+ */
+modules: Array<FlameModule>, 
+/**
+ * The lanes of the range, in the order in which the threads began.
+ */
+lanes: Array<CallLane>, 
+/**
+ * The number of all lanes.
+ */
+total_lanes: number, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * A thread's calls.
+ */
+export type CallLane = { 
+/**
+ * The values of selection parameters that select the thread.
+ */
+key: RowKeys, 
+/**
+ * The thread's name.
+ */
+name: string, 
+/**
+ * Its number.
+ */
+tid: number, 
+/**
+ * Its process's number.
+ */
+pid: number, 
+/**
+ * The number of calls that ended in the picture's time.
+ */
+calls: number, 
+/**
+ * The number of levels of calls.
+ */
+levels: number, 
+/**
+ * The number of bars that were left out because there are too many.
+ */
+left_out: number, 
+/**
+ * The bars.
+ */
+bars: CallBars, };
+
+/**
+ * Bars as parallel lists; those of a level in the order of time. A bar is one call, or several calls of one level that follow
+ * each other within a pixel.
+ */
+export type CallBars = { 
+/**
+ * The number of calls around the bar.
+ */
+depth: Array<number>, 
+/**
+ * Where it begins; it may be before the picture.
+ */
+start: Array<number>, 
+/**
+ * Where it ends.
+ */
+end: Array<number>, 
+/**
+ * The function, of several calls that of the longest one, as an index.
+ */
+function: Array<number>, 
+/**
+ * The number of calls.
+ */
+count: Array<number>, 
+/**
+ * 1: the call goes on behind the end. 2: its beginning is not known. 4: it was left and goes on, or went on, elsewhere
+ * (coroutines). The sum of these.
+ */
+state: Array<number>, };
+
+/**
+ * Parameters of `/api/trace/replay`.
+ */
+export type ReplayRequest = { 
+/**
+ * The place of the first row.
+ */
+from?: number, 
+/**
+ * The number of rows at most.
+ */
+count?: number, 
+/**
+ * A time: the answer says which row is the first that is not before it.
+ */
+at?: number, 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * The answer of `/api/trace/replay`: a range of rows.
+ */
+export type ReplayAnswer = { 
+/**
+ * The trace's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The rows.
+ */
+rows: Array<ReplayRow>, 
+/**
+ * The place of the first of these rows.
+ */
+from: number, 
+/**
+ * The number of all rows.
+ */
+total_rows: number, 
+/**
+ * With `at`: the place of the first row that is not before that time.
+ */
+at_row: number | null, 
+/**
+ * The functions of the rows.
+ */
+functions: Array<FlameFunction>, 
+/**
+ * Their modules.
+ */
+modules: Array<FlameModule>, 
+/**
+ * The threads of the rows.
+ */
+threads: Array<TraceThread>, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * A row of a replay.
+ */
+export type ReplayRow = { 
+/**
+ * The kind.
+ */
+kind: ReplayKind, 
+/**
+ * The thread, as an index.
+ */
+thread: number, 
+/**
+ * The number of calls around it.
+ */
+depth: number, 
+/**
+ * The function, as an index; none where records are missing.
+ */
+function: number | null, 
+/**
+ * The time of the row.
+ */
+time_ns: number, 
+/**
+ * For the end of a call: when the call began, if it is known.
+ */
+begin_ns: number | null, 
+/**
+ * For the end of a call: the call's duration, if it is known.
+ */
+duration_ns: number | null, 
+/**
+ * What is to be known about the row: how a call ended, a thread's new name, the number of missing records.
+ */
+note?: string, };
+
+/**
+ * The kind of a row of a replay.
+ */
+export type ReplayKind = "call" | "enter" | "leave" | "event" | "lost";
+
+/**
+ * Parameters of `/api/trace/find`.
+ */
+export type ReplayFindRequest = { 
+/**
+ * The text that the function's name must contain.
+ */
+text: string, 
+/**
+ * `1`: the text is a regular expression.
+ */
+regex?: 0 | 1, 
+/**
+ * The first row that may be found.
+ */
+from?: number, 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * The answer of `/api/trace/find`.
+ */
+export type ReplayFindAnswer = { 
+/**
+ * The place of the first row of a function with such a name; none if there is no further one.
+ */
+row: number | null, };
+
+/**
+ * Parameters of `/api/trace/slowest`.
+ */
+export type SlowestRequest = { 
+/**
+ * The function's key.
+ */
+function: string, 
+/**
+ * The number of calls at most.
+ */
+count?: number, 
+/**
+ * The trace's index in the status; the first trace unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the trace's first record, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, };
+
+/**
+ * The answer of `/api/trace/slowest`.
+ */
+export type SlowestAnswer = { 
+/**
+ * The trace's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The function.
+ */
+function: FlameFunction, 
+/**
+ * The slowest calls, the slowest first.
+ */
+calls: Array<SlowCall>, 
+/**
+ * The number of all calls of the function.
+ */
+total_calls: number, };
+
+/**
+ * One call.
+ */
+export type SlowCall = { 
+/**
+ * The values of selection parameters that select its thread.
+ */
+key: RowKeys, 
+/**
+ * The thread's name.
+ */
+name: string, 
+/**
+ * The thread's number.
+ */
+tid: number, 
+/**
+ * When it began.
+ */
+begin_ns: number, 
+/**
+ * How long it took.
+ */
+duration_ns: number, 
+/**
+ * The part of it outside of recorded calls below it.
+ */
+self_ns: number, 
+/**
+ * The number of calls around it.
+ */
+depth: number, 
+/**
+ * Whether it had ended.
+ */
+ended: boolean, };

@@ -8,7 +8,7 @@ import { go } from "../state/url";
 import { DataTable } from "../table/DataTable";
 import { nextSorting, type ShownRow, type Sorting } from "../table/model";
 import { TableTools } from "../table/Tools";
-import { createCallRows } from "./calls";
+import { type CallShape, createCallRows } from "./calls";
 
 interface CallTableProps {
   name: string;
@@ -16,13 +16,20 @@ interface CallTableProps {
   parameters: () => Parameters | null;
   lead: JSX.Element;
   emptyText: string;
+  /** What is asked and shown; samples, unless said otherwise. */
+  shape?: CallShape;
+  onOpen?(key: string): void;
 }
 
 export function CallTable(props: CallTableProps) {
   const [sorting, setSorting] = createSignal<Sorting | null>(null);
   const [picked, setPicked] = createSignal("");
-  const rows = createCallRows(() => props.parameters(), sorting);
-  const open = (row: ShownRow) => { if (row.key.function) go({ view: "function", open: row.key.function }); };
+  const rows = createCallRows(() => props.parameters(), sorting, props.shape);
+  const open = (row: ShownRow) => {
+    if (!row.key.function) return;
+    if (props.onOpen) props.onOpen(row.key.function);
+    else go({ view: "function", open: row.key.function });
+  };
   const save = (format: "csv" | "json") => {
     const shown = Array.from({ length: rows.source.total() }, (_, at) => rows.source.row(at)!);
     const titles = ["depth", ...rows.columns().map((column) => column.id)];

@@ -14,6 +14,8 @@ interface FlameProps {
   upwards: boolean;
   found: Uint8Array | null;
   label: string;
+  /** What nodes count; samples, unless said otherwise. */
+  things?: string;
   /** The reader zoomed to a node: the view may ask for a finer tree below it. */
   onZoom(node: number): void;
   onOpen(fn: number): void;
@@ -153,13 +155,13 @@ export function FlameChart(props: FlameProps) {
         onContextMenu={(event) => { const fn = props.model.fn[find(event)] ?? -1; if (fn >= 0) { event.preventDefault(); props.onFocus(fn); } }}
       />
       <div class="off-screen" role="status">{said()}</div>
-      <Show when={hovered()}>{(at) => <Details model={props.model} node={at().node} x={at().x} y={at().y} />}</Show>
+      <Show when={hovered()}>{(at) => <Details model={props.model} node={at().node} x={at().x} y={at().y} things={props.things} />}</Show>
     </div>
   );
 }
 
 /** What is known about a node, beside the pointer. */
-function Details(props: { model: FlameModel; node: number; x: number; y: number }) {
+function Details(props: { model: FlameModel; node: number; x: number; y: number; things?: string | undefined }) {
   const each = () => props.model.answer.functions[props.model.fn[props.node]!];
   const at = () => inAnswer(props.model, props.node);
   const nodes = () => props.model.answer.nodes;
@@ -175,7 +177,7 @@ function Details(props: { model: FlameModel; node: number; x: number; y: number 
       <div class="title">{visible(each()?.name ?? "all").slice(0, 1200)}</div>
       <div class="dim">{visible(each() ? (props.model.answer.modules[each()!.module]?.name ?? "") : "")}{each()?.inlined ? " · inlined" : ""}</div>
       <table><tbody>
-        <tr><td /><td class="value dim">total</td><td /><td class="value dim">self</td><td class="value dim">samples</td></tr>
+        <tr><td /><td class="value dim">total</td><td /><td class="value dim">self</td><td class="value dim">{props.things ?? "samples"}</td></tr>
         {rows().map((row) => <tr><td>{visible(row.name)}</td><td class="value">{row.share}</td><td class="value">{row.total}</td><td class="value">{row.own}</td><td class="value">{row.samples}</td></tr>)}
       </tbody></table>
       <Show when={changeOf(props.model, props.node)}>

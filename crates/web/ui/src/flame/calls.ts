@@ -39,15 +39,36 @@ export function callColumns(events: FlameAnswer["events"]): Column[] {
   return [text("function"), text("module"), ...columns];
 }
 
+/** What a call tree asks for, and which columns its answers have. */
+export interface CallShape {
+  path: string;
+  columns(events: FlameAnswer["events"]): Column[];
+  /** The numbers of the node at a place in the answer; `notes` says what to think of them, by column. */
+  numbers(answer: FlameAnswer, at: number, notes: Record<string, string>): number[];
+}
+
+/** The call tree of samples. */
+export const SAMPLES: CallShape = {
+  path: "flame",
+  columns: callColumns,
+  numbers: ({ nodes, events }, at, notes) => events.flatMap((event, e) => {
+    const total = nodes.total[e]![at]!;
+    const own = nodes.own[e]![at]!;
+    const samples = nodes.total_samples[e]![at]!;
+    if (samples > 0 && samples < FEW) notes[`total_percent[${event.key}]`] = notes[`self_percent[${event.key}]`] = "few_samples";
+    return [share(total, event.weight), share(own, event.weight), samples, total];
+  }),
+};
+
 /** Fetches a call tree; opened rows stay open when the question changes. */
-export function createCallRows(parameters: Accessor<Parameters | null>, sorting: Accessor<Sorting | null>): CallRows {
+export function createCallRows(parameters: Accessor<Parameters | null>, sorting: Accessor<Sorting | null>, shape: CallShape = SAMPLES): CallRows {
   const [tops, setTops] = createSignal<CallNode[]>([]);
   const [columns, setColumns] = createSignal<Column[]>([]);
   const [version, setVersion] = createSignal(0);
   const open = new Set<string>();
 
   const toNodes = (answer: FlameAnswer, under: CallNode | null): CallNode[] => {
-    const { nodes, functions, modules, events } = answer;
+    const { nodes, functions, modules } = answer;
     const names: [("function" | "module"), string, string][] = [];
     const shown: CallNode[] = [];
     // Asked with a root, the answer's first node is the root itself.
@@ -58,13 +79,7 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
       const module = modules[fn?.module ?? -1];
       if (fn) names.push(["function", fn.key, fn.name]);
       const notes: Record<string, string> = {};
-      const cells = events.flatMap((event, e) => {
-        const total = nodes.total[e]![at]!;
-        const own = nodes.own[e]![at]!;
-        const samples = nodes.total_samples[e]![at]!;
-        if (samples > 0 && samples < FEW) notes[`total_percent[${event.key}]`] = notes[`self_percent[${event.key}]`] = "few_samples";
-        return [share(total, event.weight), share(own, event.weight), samples, total];
-      });
+      const cells = shape.numbers(answer, at, notes);
       shown.push({
         id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
         cells: [fn?.name ?? "", module?.name ?? "", ...cells], depth: under ? under.depth + 1 : 0, below: nodes.below[at]!, notes, children: null,
@@ -74,8 +89,8 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
     return shown;
   };
   const load = async (under: CallNode | null, mine: AbortController): Promise<CallNode[]> => {
-    const answer = await ask<FlameAnswer>("flame", { ...untrack(parameters), levels: 1, count: MOST, least: 0, root: under ? under.number : null }, mine.signal);
-    if (current() === mine && under === null) setColumns(callColumns(answer.events));
+    const answer = await ask<FlameAnswer>(shape.path, { ...untrack(parameters), levels: 1, count: MOST, least: 0, root: under ? under.number : null }, mine.signal);
+    if (current() === mine && under === null) setColumns(shape.columns(answer.events));
     const nodes = toNodes(answer, under);
     await Promise.all(nodes.filter((node) => open.has(node.id) && node.below > 0).map(async (node) => { node.children = await load(node, mine); }));
     return nodes;
@@ -139,7 +154,8 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
   };
 }
 
-function share(part: number, total: number): number {
+/** A share in percent. */
+export function share(part: number, total: number): number {
   return total > 0 ? (100 * part) / total : 0;
 }
 

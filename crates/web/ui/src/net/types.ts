@@ -3,4 +3,5 @@
 export type {
   CellValue as Cell, EventInfo, ErrorBody, FactAnswer as Fact, FlameAnswer, FunctionAnswer, ProfileAnswer, ProfileStatus as ProfileState,
   RowKeys as RowKey, SourceAnswer, SourceFile, Status, StoredReport, TableAnswer, TableColumn as Column, TableRow as Row, TimelineAnswer,
+  TraceAnswer, CallTimelineAnswer, CallLane, ReplayAnswer, ReplayFindAnswer, SlowestAnswer, SlowCall,
 } from "../api/types";

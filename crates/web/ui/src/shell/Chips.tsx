@@ -4,6 +4,7 @@ import { For, Show } from "solid-js";
 import { duration } from "../format";
 import { cutMiddle, fold, visible } from "../names";
 import { isSelective, nameOf, toggle } from "../state/selection";
+import { OtherSide } from "../traces/OtherSide";
 import { go, KEY_LISTS, type KeyList, noConditions, state } from "../state/url";
 
 const KINDS: Record<KeyList, string> = {
@@ -28,6 +29,7 @@ export function Chips() {
           )}
         </For>
         <button onClick={() => go(noConditions())}>Clear all</button>
+        <OtherSide />
       </div>
     </Show>
   );

@@ -3,7 +3,7 @@
 import { createSignal, Show } from "solid-js";
 import { plural } from "../format";
 import { visible } from "../names";
-import { loaded, trouble } from "../state/profile";
+import { shownFile, trouble } from "../state/profile";
 import { go } from "../state/url";
 
 const [saying, setSaying] = createSignal("");
@@ -17,7 +17,7 @@ export function say(text: string): void {
 }
 
 export function Foot() {
-  const facts = (severity: string) => loaded()?.facts.filter((fact) => fact.severity === severity) ?? [];
+  const facts = (severity: string) => shownFile()?.facts.filter((fact) => fact.severity === severity) ?? [];
   return (
     <footer class="foot">
       <Show when={facts("loss").length > 0}>
@@ -30,7 +30,7 @@ export function Foot() {
       </Show>
       <span class="saying" role="status">{trouble() ? visible(trouble()!.text) : saying()}</span>
       <span class="space" />
-      <span>{visible(loaded()?.machine.hostname ?? "")}</span>
+      <span>{visible(shownFile()?.machine.hostname ?? "")}</span>
     </footer>
   );
 }

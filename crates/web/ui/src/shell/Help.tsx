@@ -13,6 +13,7 @@ const KEYS: [string, string][] = [
   ["f", "Flame graph: begin stacks at the node's function"],
   ["o", "Flame graph: open the node's function"],
   ["n", "Scatter plot: the next outlier"],
+  ["Shift+← →", "Timeline of calls: move in time; without Shift from call to call"],
   ["+ − 0", "Timeline and control-flow graph: zoom in, out, show all"],
 ];
 

@@ -2,14 +2,26 @@
 
 import { createSignal } from "solid-js";
 import { ask, askAnew, forgetAnswers, RequestError } from "../net/client";
-import type { ErrorBody, ProfileAnswer, ProfileState, Status } from "../net/types";
+import type { ErrorBody, ProfileAnswer, ProfileState, Status, TraceAnswer } from "../net/types";
 import { state } from "./url";
 
 const [status, setStatus] = createSignal<Status | null>(null);
 const [loaded, setLoaded] = createSignal<ProfileAnswer | null>(null);
+const [loadedTrace, setTrace] = createSignal<TraceAnswer | null>(null);
 const [trouble, setTrouble] = createSignal<ErrorBody | null>(null);
 
-export { loaded, status, trouble };
+export { loaded, loadedTrace, status, trouble };
+
+/** Whether the page shows a trace. */
+export function isTrace(): boolean {
+  return shownState()?.kind === "trace";
+}
+
+/** What the page shows, once it is there: a profile or a trace. */
+export function shownFile(): ProfileAnswer | TraceAnswer | null {
+  const file = isTrace() ? loadedTrace() : loaded();
+  return file !== null && file.profile === state.profile ? file : null;
+}
 
 /** The state of the profile that the page shows. */
 export function shownState(): ProfileState | null {
@@ -41,8 +53,9 @@ export async function followStatus(): Promise<void> {
 export async function showReady(): Promise<void> {
   const ready = shownState();
   if (!ready || ready.state !== "ready") return;
-  const shown = loaded();
+  const shown = ready.kind === "trace" ? loadedTrace() : loaded();
   if (shown && shown.profile === ready.index && shown.generation === ready.generation) return;
   forgetAnswers();
-  setLoaded(await ask<ProfileAnswer>("profile", { profile: ready.index }));
+  if (ready.kind === "trace") setTrace(await ask<TraceAnswer>("trace", { profile: ready.index }));
+  else setLoaded(await ask<ProfileAnswer>("profile", { profile: ready.index }));
 }

@@ -4,7 +4,7 @@ import { createSignal } from "solid-js";
 import type { Parameters } from "../net/client";
 import { ask } from "../net/client";
 import type { Cell, RowKey, TableAnswer } from "../net/types";
-import { loaded } from "./profile";
+import { isTrace, loaded } from "./profile";
 import type { KeyList, PageState } from "./url";
 import { go, KEY_LISTS, state, writeSpan } from "./url";
 
@@ -76,7 +76,7 @@ export function nameOf(list: KeyList, key: string): string {
   const known = names().get(`${kind} ${key}`);
   if (known !== undefined) return known;
   const profile = loaded();
-  if (profile && !asked.has(`${kind} ${key}`)) {
+  if (profile && !isTrace() && !asked.has(`${kind} ${key}`)) {
     asked.add(`${kind} ${key}`);
     void askName(kind, key);
   }

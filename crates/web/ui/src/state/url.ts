@@ -4,7 +4,9 @@
 import { createStore, reconcile } from "solid-js/store";
 
 export const VIEWS = ["summary", "hotspots", "function", "flame", "tree", "butterfly", "timeline", "metrics", "diff"] as const;
-export type View = (typeof VIEWS)[number];
+/** The views of a trace. */
+export const TRACE_VIEWS = ["trace", "statistics", "paths", "calls", "replay"] as const;
+export type View = (typeof VIEWS)[number] | (typeof TRACE_VIEWS)[number];
 
 /** A range of time in nanoseconds since the first sample; null is open. */
 export type Span = readonly [number | null, number | null];
@@ -74,12 +76,17 @@ export interface PageState {
   /** Changes: rows and order. */
   diffRows: string;
   diffSort: string;
+  /** Traces: the stretch of time that the timeline shows, the time where the replay opens, the weight of the graph, its form. */
+  span: string;
+  at: string;
+  weight: string;
+  form: string;
 }
 
 const INITIAL: PageState = {
   view: "summary", profile: 0, event: [], time: null, process: [], thread: [], program: [], comm: [], cpu: [], module: [],
   function: [], through: [], inlined: false, filter: "", regex: false, sort: "", open: "", inverted: false, upwards: false,
-  focus: "", find: "", levels: "process,module", lanes: "thread", metric: [], with: "",
+  focus: "", find: "", levels: "process,module", lanes: "thread", span: "", at: "", weight: "", form: "", metric: [], with: "",
   normalize: "", metricRows: "", metricSort: "", plot: "", plotLog: false, diffRows: "", diffSort: "",
 };
 
@@ -88,7 +95,8 @@ export function writeSpan(span: Span): string {
   return `${span[0] ?? ""}..${span[1] ?? ""}`;
 }
 
-function readSpan(text: string): Span | null {
+/** Reads a range of time as the address has it. */
+export function readSpan(text: string): Span | null {
   const match = /^(\d*)\.\.(\d*)$/.exec(text);
   if (!match) return null;
   const side = (digits: string | undefined) => (digits ? Number(digits) : null);
@@ -100,7 +108,7 @@ export function readState(hash: string): PageState {
   const [path = "", rest = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const given = new URLSearchParams(rest);
   const state: PageState = { ...INITIAL };
-  state.view = VIEWS.find((view) => view === path) ?? "summary";
+  state.view = [...VIEWS, ...TRACE_VIEWS].find((view) => view === path) ?? "summary";
   state.profile = Math.max(0, Number.parseInt(given.get("profile") ?? "0", 10) || 0);
   state.event = given.getAll("event");
   state.metric = given.getAll("metric");
@@ -111,7 +119,7 @@ export function readState(hash: string): PageState {
   state.time = readSpan(given.get("time") ?? "");
   for (const list of KEY_LISTS) state[list] = given.getAll(list);
   for (const flag of ["inlined", "regex", "inverted", "upwards", "plotLog"] as const) state[flag] = given.get(flag) === "1";
-  for (const text of ["filter", "sort", "open", "focus", "find"] as const) state[text] = given.get(text) ?? "";
+  for (const text of ["filter", "sort", "open", "focus", "find", "span", "at", "weight", "form"] as const) state[text] = given.get(text) ?? "";
   const levels = given.get("levels") ?? "";
   if (LEVELS.includes(levels)) state.levels = levels;
   const lanes = given.get("lanes");
@@ -129,7 +137,7 @@ export function writeState(state: PageState): string {
   if (state.time) out.set("time", writeSpan(state.time));
   for (const list of KEY_LISTS) for (const key of state[list]) out.append(list, key);
   for (const flag of ["inlined", "regex", "inverted", "upwards", "plotLog"] as const) if (state[flag]) out.set(flag, "1");
-  for (const text of ["filter", "sort", "open", "focus", "find"] as const) if (state[text]) out.set(text, state[text]);
+  for (const text of ["filter", "sort", "open", "focus", "find", "span", "at", "weight", "form"] as const) if (state[text]) out.set(text, state[text]);
   if (state.levels !== INITIAL.levels) out.set("levels", state.levels);
   if (state.lanes !== "thread") out.set("lanes", state.lanes);
   const rest = out.toString().replaceAll("%40", "@").replaceAll("%3A", ":");

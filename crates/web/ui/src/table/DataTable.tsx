@@ -35,6 +35,8 @@ export interface TableProps {
   emptyText: string;
   /** The columns whose errors are shown whatever the reader's setting, since their values mean nothing without them. */
   showErrors?(column: string): boolean;
+  /** A row to bring into sight, whenever it changes. */
+  reveal?: number;
 }
 
 export function DataTable(props: TableProps) {
@@ -71,6 +73,11 @@ export function DataTable(props: TableProps) {
     setActive(next);
     virtual.scrollTo(next);
   };
+  createEffect(on(() => [props.reveal, props.rows.total() > 0], () => {
+    if (props.reveal === undefined || props.reveal < 0 || props.reveal >= props.rows.total()) return;
+    setActive(props.reveal);
+    virtual.scrollTo(props.reveal, "center");
+  }));
   const onKey = (event: KeyboardEvent) => {
     if (event.target !== scroll) return;
     const row = props.rows.row(active());

@@ -25,7 +25,7 @@ export function showRow(row: Row, depth: number, id: string): ShownRow {
 }
 
 /** Fetches the rows of a table whose parameters may change. Null fetches nothing. */
-export function createPagedRows(parameters: Accessor<Parameters | null>): PagedRows {
+export function createPagedRows(parameters: Accessor<Parameters | null>, path = "table"): PagedRows {
   const [answer, setAnswer] = createSignal<TableAnswer | null>(null);
   const [error, setError] = createSignal<ErrorBody | null>(null);
   const [busy, setBusy] = createSignal(false);
@@ -42,7 +42,7 @@ export function createPagedRows(parameters: Accessor<Parameters | null>): PagedR
     if (isFirst) setBusy(true);
     else asked.add(at);
     try {
-      const next = await ask<TableAnswer>("table", { ...now, from: at * BLOCK, count: BLOCK }, mine.signal);
+      const next = await ask<TableAnswer>(path, { ...now, from: at * BLOCK, count: BLOCK }, mine.signal);
       if (current !== mine) return;
       if (isFirst) {
         // Only now the rows before give way, so that nothing flickers.

@@ -3,11 +3,11 @@
 use super::super::fields;
 use super::super::render::{Output, Style, push_duration, title};
 use super::super::selected::facts;
-use super::super::threads::{ThreadTimes, threads};
 use super::Arguments;
 use crate::exit::Exit;
 use dioptra_calls::statistics;
 use dioptra_tables::escape;
+use dioptra_trace_report::{ThreadTimes, threads};
 use std::io;
 
 /// Writes the processes and their threads.

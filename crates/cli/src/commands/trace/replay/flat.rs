@@ -1,8 +1,8 @@
 //! The flat replay for scripts: a numbered line for each entry and exit.
 
 use super::Replay;
-use super::lines::ending_text;
 use dioptra_calls::{Ahead, CallEnding, ShownStep};
+use dioptra_trace_report::ending_text;
 use std::io;
 
 impl Replay<'_, '_, '_> {

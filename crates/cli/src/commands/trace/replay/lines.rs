@@ -7,22 +7,10 @@ use super::super::render::{
 };
 use super::{Field, Replay};
 use dioptra_calls::{Call, CallEnding};
-use dioptra_tracelayout::record::UnwindCause;
+use dioptra_trace_report::ending_text;
 
 /// The colour of text behind a closing brace.
 const GRAY: &str = COLORS[7];
-
-/// Returns the remark on a call that did not return.
-pub(super) fn ending_text(ending: CallEnding) -> Option<&'static str> {
-    match ending {
-        CallEnding::Returned => None,
-        CallEnding::Unwound(UnwindCause::Jump) => Some("jumped out of"),
-        CallEnding::Unwound(UnwindCause::Exception) => Some("left by an exception"),
-        CallEnding::Unwound(UnwindCause::ThreadEnd) => Some("its thread ended"),
-        CallEnding::Unwound(UnwindCause::Unknown) => Some("did not return"),
-        _ => Some("its end is missing"),
-    }
-}
 
 impl<'t> Replay<'_, '_, 't> {
     /// Writes the fields of a line, and its indentation.

@@ -1,5 +1,6 @@
 //! Differences between two traces.
 
+use super::super::render::shows_ticks;
 use super::fields::{self, Average, Field, Key};
 use super::{
     Arguments, Output, Row, duration, report_facts, rows, signed_duration, sums, title, usage,
@@ -108,7 +109,7 @@ pub fn run(
     let policy = Policy::parse(&arguments.diff_policy)?;
     let average = Average::of(arguments.avg_total, arguments.avg_self);
     let fields = difference_fields(arguments.output_fields.as_deref(), average)?;
-    let keys = Key::parse(arguments.sort.as_deref(), average).map_err(usage)?;
+    let keys = fields::keys(arguments.sort.as_deref(), average).map_err(usage)?;
     let is_key = |key: &Key| !matches!(key, Key::Field(field) if !has_difference(*field));
     if !keys.iter().all(is_key) {
         return Err(usage(
@@ -246,7 +247,7 @@ fn table(pairs: &[(String, Pair)], fields: &[Field], srcline: bool) -> anyhow::R
     let name = |id, heading| Column::new(id, heading, ColumnKind::Name, Unit::None);
     let mut columns = vec![name("function", "Function")];
     for field in fields {
-        let base = field.column();
+        let base = field.column(shows_ticks());
         let column = |suffix: &str| {
             let (id, heading) = (
                 format!("{}_{suffix}", base.id),

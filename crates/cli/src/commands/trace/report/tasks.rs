@@ -1,12 +1,12 @@
 //! The report with a row for each thread.
 
 use super::super::fields;
-use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
 use crate::exit::Exit;
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::statistics;
-use dioptra_tables::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
+use dioptra_tables::{Format, escape};
+use dioptra_trace_report::{thread_table, threads};
 use std::cmp::Reverse;
 use std::io;
 
@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
     }
     let facts = facts(&trace, &names, &sums.losses);
     if format != Format::Text {
-        let mut table = table(&rows)?;
+        let mut table = thread_table(&rows)?;
         table.facts = facts;
         format.write(&mut table, None, stdout(Spelling::Text))?;
         if !format.shows_facts() {
@@ -85,29 +85,4 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
     page.finish()?;
     facts.write_text(&mut io::stderr().lock())?;
     Ok(Exit::Done)
-}
-
-fn table(rows: &[ThreadTimes<'_>]) -> anyhow::Result<Table> {
-    let mut table = Table::new(vec![
-        Column::new("task", "Task name", ColumnKind::Name, Unit::None),
-        Column::new("tid", "TID", ColumnKind::Name, Unit::None),
-        Column::new("pid", "PID", ColumnKind::Name, Unit::None),
-        Column::new("total", "Total time", ColumnKind::Time, Unit::Nanoseconds),
-        Column::new("self", "Self time", ColumnKind::Time, Unit::Nanoseconds),
-        Column::new("calls", "Num funcs", ColumnKind::Count, Unit::None),
-    ]);
-    for row in rows {
-        table.push(
-            None,
-            [
-                Cell::name(row.name),
-                Cell::Count(u64::from(row.tid)),
-                Cell::Count(u64::from(row.pid)),
-                Cell::Count(row.total),
-                Cell::Count(row.self_time),
-                Cell::Count(row.calls),
-            ],
-        )?;
-    }
-    Ok(table)
 }

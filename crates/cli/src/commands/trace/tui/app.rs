@@ -403,7 +403,7 @@ impl<'v, 't> App<'v, 't> {
         let Browsed { names, view, .. } = self.browsed;
         let sums = statistics(view);
         let mut rows = report::rows(&sums, names, view, false);
-        report::tell_apart(&mut rows, names);
+        dioptra_trace_report::tell_apart(&mut rows, names);
         self.report_facts = report::report_facts(view, names, &sums, &rows);
         add_warnings(view, &mut self.report_facts);
         let options = &mut self.report_options;
@@ -479,8 +479,8 @@ impl ReportOptions {
     /// Parses the arguments as `report` does.
     pub fn parse(output: Option<&str>, sort: Option<&str>) -> anyhow::Result<ReportOptions> {
         let which = fields::Average::None;
-        let fields = fields::Field::parse(output, which)?;
-        let keys = fields::Key::parse(sort, which).map_err(usage)?;
+        let fields = fields::fields(output, which)?;
+        let keys = fields::keys(sort, which).map_err(usage)?;
         Ok(ReportOptions { fields, keys })
     }
 }

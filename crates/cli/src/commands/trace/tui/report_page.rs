@@ -4,9 +4,10 @@ use super::cursor::Cursor;
 use super::page::{Line, Page};
 use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
-use crate::commands::trace::report::fields::{Field, Key, sort};
-use crate::commands::trace::report::{Row, push_fields, push_name};
+use crate::commands::trace::report::fields::{Field, Key, sort, width};
+use crate::commands::trace::report::{push_fields, push_name};
 use dioptra_tables::escape;
+use dioptra_trace_report::Row;
 
 /// The functions of a trace in a table.
 pub struct ReportPage {
@@ -79,7 +80,7 @@ impl Page for ReportPage {
     fn heading(&self, _: &Lines<'_, '_>) -> String {
         let mut heading = String::new();
         for field in &self.fields {
-            let width = field.width();
+            let width = width(*field);
             heading.push_str(&format!("  {:>width$}", field.heading()));
         }
         heading + "  Function"

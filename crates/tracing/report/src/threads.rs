@@ -1,10 +1,14 @@
 //! The times of threads.
 
 use dioptra_calls::{Statistics, View};
+use dioptra_tables::{Cell, Column, ColumnKind, Table, TableError, Unit};
 
 /// The times of a thread, over all programs that it ran one after the other.
+#[derive(Clone, Copy, Debug)]
 pub struct ThreadTimes<'t> {
+    /// The process id.
     pub pid: u32,
+    /// The thread id.
     pub tid: u32,
     /// The nanoseconds within shown calls.
     pub total: u64,
@@ -44,4 +48,33 @@ pub fn threads<'t>(view: &View<'t>, sums: &Statistics) -> Vec<ThreadTimes<'t>> {
         }
     }
     threads
+}
+
+/// Makes a table with a row for each thread.
+///
+/// # Errors
+/// [`TableError`] if the table cannot hold a row.
+pub fn thread_table(rows: &[ThreadTimes<'_>]) -> Result<Table, TableError> {
+    let mut table = Table::new(vec![
+        Column::new("task", "Task name", ColumnKind::Name, Unit::None),
+        Column::new("tid", "TID", ColumnKind::Name, Unit::None),
+        Column::new("pid", "PID", ColumnKind::Name, Unit::None),
+        Column::new("total", "Total time", ColumnKind::Time, Unit::Nanoseconds),
+        Column::new("self", "Self time", ColumnKind::Time, Unit::Nanoseconds),
+        Column::new("calls", "Num funcs", ColumnKind::Count, Unit::None),
+    ]);
+    for row in rows {
+        table.push(
+            None,
+            [
+                Cell::name(row.name),
+                Cell::Count(u64::from(row.tid)),
+                Cell::Count(u64::from(row.pid)),
+                Cell::Count(row.total),
+                Cell::Count(row.self_time),
+                Cell::Count(row.calls),
+            ],
+        )?;
+    }
+    Ok(table)
 }

@@ -1,0 +1,23 @@
+//! A trace's calls as tables.
+//!
+//! [`function_rows`] makes a row for each function of [`Statistics`](dioptra_calls::Statistics), [`Field`] is a column of
+//! such rows, and [`function_table`] makes a table of both. The functions of `facts` say what must be known about the
+//! numbers: losses, limits of the recording, estimates.
+
+mod cpus;
+mod endings;
+mod facts;
+mod fields;
+mod rows;
+mod table;
+mod threads;
+
+pub use endings::ending_text;
+pub use facts::{
+    call_facts, counts_ticks, function_facts, graph_facts, number_of, open_calls, replay_facts,
+    trace_facts, tracer_waits,
+};
+pub use fields::{Average, FIELDS, Field, Key, Of, sort};
+pub use rows::{Row, estimates, folded, function_rows, is_slowest, tell_apart};
+pub use table::function_table;
+pub use threads::{ThreadTimes, thread_table, threads};
