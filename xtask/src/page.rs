@@ -109,6 +109,15 @@ pub fn check() -> Result<Page> {
         return Ok(Page::Failed("npm run test:report"));
     }
     drop(server);
+    match recordings::trace(&dioptra, folder.path())? {
+        None => println!("skipped: a trace, since the program could not be compiled"),
+        Some(trace) => {
+            let server = Server::start(&dioptra, &[first.clone(), trace], None)?;
+            if !twice(&["run", "--silent", "test:traces", "--", &server.address])? {
+                return Ok(Page::Failed("npm run test:traces"));
+            }
+        }
+    }
     let synthetic = synthetic::write(folder.path())?;
     let symfs = Some(&*synthetic.symfs);
     let server = Server::start(&dioptra, std::slice::from_ref(&synthetic.file), symfs)?;

@@ -68,6 +68,29 @@ pub fn make(dioptra: &Path, folder: &Path) -> Result<Recordings> {
     Ok(made)
 }
 
+/// Records a trace of a program whose numbers of calls are known: 1000 of `descend`, 100 of `bottom`. `None` if the machine
+/// cannot compile it.
+pub fn trace(dioptra: &Path, folder: &Path) -> Result<Option<PathBuf>> {
+    let Ok(program) = programs::c("recursion", &["-O0", "-g", "-pg"]) else {
+        return Ok(None);
+    };
+    let trace = folder.join("calls.trace");
+    let status = Command::new(dioptra)
+        .args(["trace", "record", "-d"])
+        .arg(&trace)
+        .arg(program)
+        .args(["10", "100", "5"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("running dioptra trace record")?;
+    if !status.success() {
+        bail!("dioptra trace record failed");
+    }
+    Ok(Some(trace))
+}
+
 fn kinds() -> Vec<(&'static str, Result<Kind, Skip>)> {
     let words = |program: PathBuf, arguments: &[&str]| -> Vec<OsString> {
         let arguments = arguments.iter().map(OsString::from);

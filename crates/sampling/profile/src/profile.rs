@@ -257,6 +257,25 @@ impl Profile {
         self.leaf(stack)
     }
 
+    /// Calls `visit` with self counts of an event (an index of [`Profile::events`]) and their estimates, for innermost frames
+    /// that `wanted` accepts. A frame comes several times: once for each stack that it ends, and each sample key.
+    pub fn own_counts(
+        &self,
+        event: usize,
+        wanted: impl Fn(FrameId) -> bool,
+        mut visit: impl FnMut(FrameId, Count, Estimate),
+    ) {
+        let Some(event) = self.events.get(event) else {
+            return;
+        };
+        for (cell, count) in event.counts.iter() {
+            let frame = self.leaf(cell.place);
+            if wanted(frame) {
+                visit(frame, count, event.counts.estimate(cell.id));
+            }
+        }
+    }
+
     /// Calls `visit` with every counted place of an event. With counts kept apart by sample key, a place comes several times.
     pub(crate) fn places(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         event

@@ -71,11 +71,9 @@ pub fn annotate(
         facts: profile_facts(profile, &Names::default(), &events),
     };
     annotation.facts.append(found.facts.clone());
-    let counts = FrameCounts::of(profile, names, &events);
-    let wanted: BTreeSet<FrameId> = found.frames.iter().copied().collect();
+    let counts = FrameCounts::within(profile, &events, &found.frames);
     let counts: Vec<Counted<'_>> = counts
         .iter()
-        .filter(|(frame, _)| wanted.contains(frame))
         .map(|(frame, counts)| (frame, profile.frames().get(frame).address, counts))
         .collect();
     let decoded = match decode(symbolizer, found, module, options) {

@@ -128,7 +128,7 @@ pub fn find_function(
             weight: 0,
         })
         .collect();
-    let counts = FrameCounts::of(profile, names, events);
+    let counts = FrameCounts::of(profile, events);
     for (frame, counts) in counts.iter() {
         let candidate = &mut sampled[names.of_frame(frame) as usize];
         candidate.frames.push(frame);

@@ -7,7 +7,7 @@ import { isTrace, loaded, shownState, status } from "../state/profile";
 import { shownEvents } from "../state/selection";
 import { go, linkTo, noConditions, state, TRACE_VIEWS, type View, VIEWS } from "../state/url";
 import { isTraceView, traceView } from "../traces/state";
-import { CompareWith, withoutItself } from "./CompareWith";
+import { CompareWith, otherProfiles, withoutItself } from "./CompareWith";
 import { isDark, toggleTheme } from "./theme";
 
 const TITLES: Record<View, string> = {
@@ -22,7 +22,7 @@ export function whyNot(view: View): string | null {
   if (!has || isTrace()) return null;
   if ((view === "flame" || view === "tree" || view === "butterfly") && !has.chains) return "Needs call chains: record with -g";
   if (view === "timeline" && !has.times) return "Needs the times of samples";
-  if (view === "diff" && (status()?.profiles.length ?? 0) < 2) return "Needs two profiles: dioptra web before.data after.data";
+  if (view === "diff" && otherProfiles().length === 0) return "Needs two profiles: dioptra web before.data after.data";
   return null;
 }
 

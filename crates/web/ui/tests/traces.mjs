@@ -1,0 +1,84 @@
+// Opens every view of a trace: node tests/traces.mjs URL
+//
+// URL is what `dioptra web PROFILE TRACE --no-open` prints. The trace is of a program that calls `descend` 1000 times and `bottom`
+// 100 times.
+
+import assert from "node:assert/strict";
+import axe from "axe-core";
+import { open, settle } from "./browser.mjs";
+
+const address = process.argv[2];
+const origin = new URL(address).origin;
+const TRACE = 1;
+const { browser, page, problems } = await open(address);
+
+const show = async (hash) => {
+  await page.goto(`${origin}/#/${hash}`);
+  await page.waitForFunction(() => !document.querySelector("main .message[role=status]"), null, { timeout: 60_000 });
+  await settle(page);
+};
+const hash = () => decodeURIComponent(new URL(page.url()).hash);
+
+const tests = {
+  async "each view shows something, without violations"() {
+    for (const view of ["trace", "statistics", "paths", "calls", "replay"]) {
+      await show(`${view}?profile=${TRACE}`);
+      assert.deepEqual(await page.locator("[role=alert]").allTextContents(), [], view);
+      assert.equal(await page.locator("nav a[aria-current=page]").count(), 1, view);
+      await page.evaluate(axe.source);
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+      assert.deepEqual(violations.map((each) => `${view}: ${each.id}: ${each.nodes[0].target.join(" ")}`), []);
+    }
+  },
+  async "statistics: calls are counted, and a function's slowest calls lead on"() {
+    await show(`statistics?profile=${TRACE}`);
+    const row = (name) => page.locator('[role=row]', { has: page.locator(`text="${name}"`) }).first();
+    assert.match(await row("descend").innerText(), /1,000/);
+    assert.match(await row("bottom").innerText(), /(^|\s)100(\s|$)/);
+    await row("descend").click();
+    await settle(page);
+    assert.match(hash(), /open=/);
+    const link = page.url();
+    await page.goto("about:blank");
+    await page.goto(link);
+    await settle(page);
+    assert((await page.locator("main [role=row]").count()) > 4, "the slowest calls are there after a deep link");
+  },
+  async "replay: calls stand in the order of time, and a search finds one"() {
+    await show(`replay?profile=${TRACE}`);
+    assert.match(await page.locator("main").innerText(), /main\(\) \{/);
+    const find = page.locator("main input[type=search], main input").first();
+    await find.fill("bottom");
+    await find.press("Enter");
+    await settle(page);
+    await page.waitForFunction(() => /bottom\(\)/.test(document.querySelector("main").innerText));
+  },
+  async "graph: calls and time, as graph and as tree"() {
+    await show(`paths?profile=${TRACE}&form=tree&weight=calls`);
+    assert.match(await page.locator("main").innerText(), /main/);
+  },
+  async "a trace is not offered for comparison"() {
+    await show("hotspots?profile=0");
+    assert.equal(await page.locator('select[aria-label="Compare with"]').count(), 0);
+    await show(`trace?profile=${TRACE}`);
+    assert.equal(await page.locator('select[aria-label="Compare with"]').count(), 0);
+  },
+};
+
+let failed = 0;
+for (const [name, test] of Object.entries(tests)) {
+  const began = Date.now();
+  try {
+    await test();
+    assert.deepEqual(problems, [], "what the page complained about");
+    console.log(`ok      ${name} (${Date.now() - began} ms)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}\n${String(error.stack ?? error).split("\n").slice(0, 20).join("\n")}`);
+    await page.screenshot({ path: `${process.env.SHOTS ?? "/tmp"}/failed-trace.png` }).catch(() => {});
+    problems.length = 0;
+  }
+}
+await browser.close();
+console.log(failed === 0 ? "all passed" : `${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);
