@@ -208,7 +208,7 @@ fn bars_hold_every_call_once() {
 
     let mut random = Random(5);
     let acts = random.acts(20_000, 5, 12, 1);
-    let (_folder, path) = written(5, &[acts.clone()], 700);
+    let (_folder, path) = written(5, std::slice::from_ref(&acts), 700);
     let web = start(&path);
     let all = calls(&acts);
     for pixels in [1, 10, 1000, 8000] {
@@ -279,7 +279,7 @@ fn replays_have_every_row_in_order() {
     // More rows than lie between two marks, many of them at the same time.
     let mut random = Random(11);
     let acts = random.acts(30_000, 5, 30, 1);
-    let (_folder, path) = written(5, &[acts.clone()], 900);
+    let (_folder, path) = written(5, std::slice::from_ref(&acts), 900);
     let web = start(&path);
     let first = match acts[0] {
         Act::Enter(time, _) => time,
