@@ -23,7 +23,7 @@ const STEP: usize = 1 << 16;
 /// Stands for a node that the first profile lacks.
 const NONE: u32 = u32::MAX;
 
-/// What is asked about the other profile.
+/// A question about the other profile.
 pub(crate) struct Asked<'a> {
     pub request: &'a FlameRequest,
     /// The other profile's index.

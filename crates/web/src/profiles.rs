@@ -25,7 +25,7 @@ pub(crate) struct FileState {
     pub kind: FileKind,
 }
 
-/// What a file holds, loaded.
+/// The content of a loaded file.
 #[derive(Clone)]
 enum Content {
     Profile(Arc<Loaded>),

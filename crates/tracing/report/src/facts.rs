@@ -1,4 +1,4 @@
-//! What must be known about the numbers of a trace.
+//! Facts about a trace's calls that people must know: rules, losses, estimates.
 
 use crate::rows::{Row, estimates, is_slowest};
 use dioptra_calls::{CallPathTree, FunctionNames, Statistics, View, ViewLosses};

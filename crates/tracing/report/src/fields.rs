@@ -11,9 +11,9 @@ use std::cmp::Ordering;
 pub enum Average {
     /// None.
     None,
-    /// Those of total times.
+    /// The fields of total times.
     Total,
-    /// Those of self times.
+    /// The fields of self times.
     Self_,
 }
 

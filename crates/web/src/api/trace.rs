@@ -193,7 +193,7 @@ pub struct TraceAnswer {
     pub clock: String,
     /// Whether the length of the clock's ticks is unknown: all times are in ticks then.
     pub ticks: bool,
-    /// How the command ended, as far as it is known.
+    /// The end of the command, as far as it is known.
     pub ending: String,
     /// Rules of the recording that are applied now: option and text.
     pub rules: Vec<String>,
@@ -258,9 +258,9 @@ pub struct TraceModule {
     pub build_id: String,
     /// The number of its functions whose calls could be recorded.
     pub functions: u32,
-    /// How calls are found, and for how many functions.
+    /// The ways in which calls are found, with the number of functions of each.
     pub methods: Vec<TraceCount>,
-    /// Why functions could not be traced, and how many.
+    /// The reasons why functions could not be traced, with the number of functions of each.
     pub refused: Vec<TraceCount>,
 }
 
@@ -380,7 +380,7 @@ pub struct ReplayRow {
     pub begin_ns: Option<u64>,
     /// For the end of a call: the call's duration, if it is known.
     pub duration_ns: Option<u64>,
-    /// What is to be known about the row: how a call ended, a thread's new name, the number of missing records.
+    /// A note about the row: the end of a call, a thread's new name, the number of missing records.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub note: Option<String>,
@@ -435,7 +435,7 @@ pub struct SlowCall {
     pub tid: u32,
     /// When it began.
     pub begin_ns: u64,
-    /// How long it took.
+    /// Its duration in nanoseconds.
     pub duration_ns: u64,
     /// The part of it outside of recorded calls below it.
     pub self_ns: u64,

@@ -112,7 +112,7 @@ impl BarMaker {
                 time, call, ending, ..
             } => self.leave(time, call, ending),
             ShownStep::Switch { time, stack } => {
-                // What is open elsewhere does not run meanwhile.
+                // Calls that are open on other stacks do not run meanwhile.
                 let left = std::mem::take(&mut self.open);
                 self.open = self.switched(left, time, stack);
             }

@@ -20,7 +20,7 @@ pub(crate) struct CallRow {
     pub began: Option<u64>,
     /// When a call ended.
     pub ended: Option<u64>,
-    /// How a call ended.
+    /// The end of a call.
     pub ending: Option<CallEnding>,
     /// The number of missing records; 0 if not known.
     pub lost: u64,

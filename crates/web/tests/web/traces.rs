@@ -420,7 +420,7 @@ fn damaged_traces_are_read_as_far_as_they_go() {
     // No records at all.
     std::fs::write(&records, "").expect("written");
     ask_all(&start(&path));
-    // What is no trace is an error with its cause.
+    // A directory that is no trace is an error with its cause.
     std::fs::write(path.join("info.json"), "{").expect("written");
     let web = start(&path);
     let status = web.ask("/api/status");

@@ -2061,7 +2061,7 @@ clock: string,
  */
 ticks: boolean, 
 /**
- * How the command ended, as far as it is known.
+ * The end of the command, as far as it is known.
  */
 ending: string, 
 /**
@@ -2176,11 +2176,11 @@ build_id: string,
  */
 functions: number, 
 /**
- * How calls are found, and for how many functions.
+ * The ways in which calls are found, with the number of functions of each.
  */
 methods: Array<TraceCount>, 
 /**
- * Why functions could not be traced, and how many.
+ * The reasons why functions could not be traced, with the number of functions of each.
  */
 refused: Array<TraceCount>, };
 
@@ -2578,7 +2578,7 @@ begin_ns: number | null,
  */
 duration_ns: number | null, 
 /**
- * What is to be known about the row: how a call ended, a thread's new name, the number of missing records.
+ * A note about the row: the end of a call, a thread's new name, the number of missing records.
  */
 note?: string, };
 
@@ -2712,7 +2712,7 @@ tid: number,
  */
 begin_ns: number, 
 /**
- * How long it took.
+ * Its duration in nanoseconds.
  */
 duration_ns: number, 
 /**
