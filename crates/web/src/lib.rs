@@ -7,17 +7,20 @@
 //! - `security`: who may ask; `routes`: from an address to an answer; `parameters`: from a query to a request.
 //! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
 //!   in addresses.
-//! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
+//! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `heatmaps`, `searches`, `overview`: answers.
+//! - `changes`: call stacks that are changed before a tree is made of them.
 //! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
 //! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
 
 pub mod api;
 mod assets;
 mod cache;
+mod changes;
 mod failure;
 mod filter;
 mod flames;
 mod functions;
+mod heatmaps;
 mod jobs;
 mod keys;
 mod loaded;

@@ -1,22 +1,27 @@
 //! The types of requests and answers, which the page shares: `typescript` writes them for its side.
 
+mod changes;
 mod error;
 mod flame;
 mod function;
+mod heatmap;
 mod profile;
 mod requests;
 mod status;
 mod table;
 mod timeline;
 
+pub use changes::{ChangesRequest, FlameChanges, Fold};
 pub use error::{ErrorAnswer, ErrorBody};
 pub use flame::{
-    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameNodes,
+    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameModuleKind,
+    FlameNodes,
 };
 pub use function::{
     CodeBlock, CodeEdge, CodeFrames, CodeInstructions, CodeLine, CodeLoop, CodeTarget, Counted,
     FunctionAnswer, FunctionEvent, FunctionInfo, FunctionModule, SourceAnswer, SourceFile,
 };
+pub use heatmap::{HeatmapAnswer, HeatmapRequest};
 pub use profile::{EventInfo, MachineInfo, ProfileAnswer, ProfileCounts, ProfileHas};
 pub use requests::{
     Direction, FlameRequest, FunctionRequest, Percent, ProfileRequest, SearchRequest,
@@ -80,12 +85,16 @@ pub fn typescript() -> String {
         SearchAnswer,
         SearchHit,
         SearchKind,
+        ChangesRequest,
+        Fold,
         FlameRequest,
         Direction,
         FlameAnswer,
+        FlameChanges,
         FlameEvent,
         FlameFunction,
         FlameModule,
+        FlameModuleKind,
         FlameAbove,
         FlameNodes,
         FlameLeftOut,
@@ -112,6 +121,8 @@ pub fn typescript() -> String {
         TimelineAnswer,
         TimelineEvent,
         TimelineRow,
+        HeatmapRequest,
+        HeatmapAnswer,
     );
     text.truncate(text.trim_end().len());
     text.push('\n');
