@@ -4,6 +4,7 @@
 //! and of the functions' modules are.
 
 use crate::api::{FlameNew, FlameOther, FlameRequest};
+use crate::changes::{CallersPart, Changes};
 use crate::failure::Failure;
 use crate::flames::{FlatTree, TreeKey, tree};
 use crate::jobs::Ticket;
@@ -102,6 +103,8 @@ impl Asked<'_> {
             events: events.iter().flatten().copied().collect(),
             callers: self.key.callers,
             focus,
+            changes: Changes::default(),
+            part: CallersPart::default(),
         };
         let other_tree = tree(shared, &other, key, ticket)?;
         self.compare(&other, &other_tree, &events, ticket)

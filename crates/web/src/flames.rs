@@ -5,6 +5,7 @@ use crate::api::{
     FlameNodes, FlameRequest,
 };
 use crate::cache::MemorySize;
+use crate::changes::{CallersPart, Changes, changed_tree, lost, module_kind};
 use crate::failure::Failure;
 use crate::jobs::Ticket;
 use crate::selected::{Selected, SelectionKey};
@@ -22,7 +23,7 @@ const MOST_NODES: usize = 200_000;
 /// The number of nodes in an answer unless the request gives one.
 const NODES: usize = 50_000;
 /// Nodes with a smaller share than this many ten-thousandths are left out unless told otherwise: less than a pixel.
-const LEAST: u32 = 1;
+pub(crate) const LEAST: u32 = 1;
 
 /// Which tree: the key of trees that are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub(crate) struct TreeKey {
     pub events: Vec<usize>,
     pub callers: bool,
     pub focus: Option<FunctionId>,
+    pub changes: Changes,
+    pub part: CallersPart,
 }
 
 /// A whole tree: nodes depth first, the heaviest child first.
@@ -49,6 +52,10 @@ pub(crate) struct FlatTree {
     pub total: Vec<Vec<Count>>,
     /// The nodes that were too light to be made.
     left_out: usize,
+    /// By event: the samples that changed stacks lost.
+    dropped: Vec<Count>,
+    /// By event: the samples without a function that is shown.
+    bare: Vec<Count>,
 }
 
 impl MemorySize for FlatTree {
@@ -68,6 +75,7 @@ impl FlatTree {
             own: vec![Vec::with_capacity(nodes); events],
             total: vec![Vec::with_capacity(nodes); events],
             left_out: tree.left_out,
+            ..FlatTree::default()
         };
         for row in &tree.rows {
             // No more nodes than 32 bits count, since stacks have such numbers.
@@ -99,6 +107,25 @@ impl FlatTree {
         (self.above[node] as usize).checked_sub(1)
     }
 
+    /// The node to which a path of functions leads, the top one first; `None` if no top node has the first function. A
+    /// path is followed as far as it goes.
+    fn at_path(&self, path: &[FunctionId]) -> Option<usize> {
+        let mut found = None;
+        let mut nodes = 0..self.len();
+        for function in path {
+            let mut node = nodes.start;
+            while node < nodes.end && self.function[node] != *function {
+                node = self.end[node] as usize;
+            }
+            if node >= nodes.end {
+                break;
+            }
+            found = Some(node);
+            nodes = node + 1..self.end[node] as usize;
+        }
+        found
+    }
+
     pub(crate) fn weight(&self, event: usize, node: usize) -> u64 {
         self.total.get(event).map_or(0, |total| total[node].weight)
     }
@@ -115,6 +142,15 @@ pub(crate) fn tree(
         ticket.check()?;
         let names = &selected.named().names;
         let profile = &selected.profile;
+        if key.changes != Changes::default() || key.part != CallersPart::default() {
+            let shape = (key.callers, key.focus, key.part);
+            let changed = changed_tree(selected, &key.events, &key.changes, shape);
+            return Ok(FlatTree {
+                dropped: changed.dropped,
+                bare: changed.bare,
+                ..FlatTree::of(&changed.tree, key.events.len())
+            });
+        }
         let tree = match key.focus {
             Some(function) => {
                 let limits = TreeLimits {
@@ -225,6 +261,7 @@ impl Interned<'_> {
             modules.push(FlameModule {
                 key: keys.module(function.module),
                 name: texts::name(&module.label),
+                kind: module_kind(module),
             });
             modules.len() as u32 - 1
         });
@@ -316,16 +353,28 @@ pub(crate) fn answer(
     let named = selected.named();
     let focus = request.focus.as_deref();
     let focus = focus.map(|key| named.find_function(&selected.loaded.keys, key));
+    let path = request.path.iter();
+    let path = path.map(|key| named.find_function(&selected.loaded.keys, key));
+    let path: Vec<FunctionId> = path.collect::<Result<_, _>>()?;
     let key = TreeKey {
+        changes: Changes::of(&selected, &request.changes)?,
+        part: CallersPart::of(request, &path),
         selection: selected.key.clone(),
         events: selected.events.clone(),
         callers: direction == Direction::Callers,
         focus: focus.transpose()?,
     };
+    if request.with.is_some() && key.changes != Changes::default() {
+        return Err(Failure::parameter(
+            "with",
+            "compares whole call stacks: it does not go with merge, drop and fold",
+        ));
+    }
     let is_focused = key.focus.is_some();
     let tree = tree(shared, &selected, key.clone(), ticket)?;
     ticket.check()?;
     let root = request.root.map(|root| root as usize);
+    let root = root.or_else(|| tree.at_path(&path));
     if let Some(root) = root.filter(|root| *root >= tree.len()) {
         return Err(Failure::no_key("row", &root.to_string()));
     }
@@ -387,6 +436,7 @@ pub(crate) fn answer(
         above: shown.above,
         nodes: shown.nodes,
         left_out: shown.left_out,
+        changes: lost(&tree.dropped, &tree.bare),
         total_nodes: tree.len() + tree.left_out,
         other,
         facts: texts::facts(&facts),

@@ -7,7 +7,8 @@
 //! - `security`: who may ask; `routes`: from an address to an answer; `parameters`: from a query to a request.
 //! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
 //!   in addresses.
-//! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
+//! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `heatmaps`, `searches`, `overview`: answers.
+//! - `changes`: call stacks that are changed before a tree is made of them.
 //! - `metrics` and `windowed`: metrics with their intervals; `other`, `comparing`, `flame_changes`: changes to another profile.
 //! - `static_report`: the page with its answers as one file, which needs no server.
 //! - `traces`: the same for traces.
@@ -17,12 +18,14 @@
 pub mod api;
 mod assets;
 mod cache;
+mod changes;
 mod comparing;
 mod failure;
 mod filter;
 mod flame_changes;
 mod flames;
 mod functions;
+mod heatmaps;
 mod jobs;
 mod keys;
 mod loaded;

@@ -1,9 +1,9 @@
 //! Reading the parameters of a request from its query.
 
 use crate::api::{
-    Direction, FlameRequest, FunctionRequest, Percent, ProfileRequest, SearchRequest,
-    SelectionRequest, SourceRequest, StatusRequest, Syntax, TableOf, TableRequest, TimelineRequest,
-    TimelineRows, TimelineValue,
+    ChangesRequest, Direction, FlameRequest, Fold, FunctionRequest, HeatmapRequest, Percent,
+    ProfileRequest, SearchRequest, SelectionRequest, SourceRequest, StatusRequest, Syntax, TableOf,
+    TableRequest, TimelineRequest, TimelineRows, TimelineValue,
 };
 use crate::failure::Failure;
 use std::str::FromStr;
@@ -199,7 +199,9 @@ impl Parameters {
                     ("callers", Direction::Callers),
                 ],
             )?,
+            changes: self.changes()?,
             root: self.number("root")?,
+            path: self.all("path"),
             focus: self.one("focus")?,
             with: self.number("with")?,
             least: self.number("least")?,
@@ -208,6 +210,16 @@ impl Parameters {
         };
         self.finish()?;
         Ok(request)
+    }
+
+    fn changes(&mut self) -> Result<ChangesRequest, Failure> {
+        Ok(ChangesRequest {
+            fold: self.word("fold", &[("direct", Fold::Direct), ("all", Fold::All)])?,
+            merge: self.all("merge"),
+            merge_module: self.all("merge_module"),
+            drop: self.all("drop"),
+            drop_module: self.all("drop_module"),
+        })
     }
 
     pub(crate) fn function(mut self) -> Result<FunctionRequest, Failure> {
@@ -232,6 +244,28 @@ impl Parameters {
         Ok(request)
     }
 
+    pub(crate) fn heatmap(mut self) -> Result<HeatmapRequest, Failure> {
+        let request = HeatmapRequest {
+            selection: self.selection()?,
+            column_ns: self.number("column_ns")?,
+            rows: self.number("rows")?,
+            span: self.span("span")?,
+            value: self.timeline_value()?,
+        };
+        self.finish()?;
+        Ok(request)
+    }
+
+    fn timeline_value(&mut self) -> Result<Option<TimelineValue>, Failure> {
+        self.word(
+            "value",
+            &[
+                ("samples", TimelineValue::Samples),
+                ("weight", TimelineValue::Weight),
+            ],
+        )
+    }
+
     pub(crate) fn timeline(mut self) -> Result<TimelineRequest, Failure> {
         let request = TimelineRequest {
             selection: self.selection()?,
@@ -246,13 +280,7 @@ impl Parameters {
             )?,
             bins: self.number("bins")?,
             span: self.span("span")?,
-            value: self.word(
-                "value",
-                &[
-                    ("samples", TimelineValue::Samples),
-                    ("weight", TimelineValue::Weight),
-                ],
-            )?,
+            value: self.timeline_value()?,
             from: self.number("from")?,
             count: self.number("count")?,
         };

@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use crate::jobs::Ticket;
 use crate::parameters::Parameters;
 use crate::server::Shared;
-use crate::{assets, flames, functions, overview, searches, security, tables, timelines, traces};
+use crate::{
+    assets, flames, functions, heatmaps, overview, searches, security, tables, timelines, traces,
+};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -102,6 +104,13 @@ pub(crate) async fn api(
             let request = parameters.timeline()?;
             run(shared, move |shared, ticket| {
                 timelines::answer(shared, &request, ticket)
+            })
+            .await
+        }
+        "heatmap" => {
+            let request = parameters.heatmap()?;
+            run(shared, move |shared, ticket| {
+                heatmaps::answer(shared, &request, ticket)
             })
             .await
         }

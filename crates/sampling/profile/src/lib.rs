@@ -48,6 +48,9 @@ pub use rows::hierarchy::{
     Hierarchy, HierarchyCell, HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy,
 };
 pub use rows::tree::around::{TreesAround, trees_around};
+pub use rows::tree::changed::{
+    ChangedTree, ChangedTreeOptions, Recursion, StackChanges, changed_call_tree,
+};
 pub use rows::tree::{CallTree, TreeDirection, TreeLimits, TreeRow, call_tree};
 pub use selecting::bins::{BinOptions, Binned, BinnedBy, BinnedRow};
 pub use selecting::selection::{SelectError, Selection};

@@ -4,8 +4,9 @@ mod support;
 
 use dioptra_perfrecords::{Attr, ReadFormat, SampleType};
 use dioptra_profile::{
-    CallTree, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter, SelfAndTotal,
-    TreeDirection, TreeLimits, UNKNOWN, aggregate, call_tree,
+    CallTree, ChangedTreeOptions, Dimension, LoadOptions, LoadPlan, Names, Profile, Recursion,
+    SampleFilter, SelfAndTotal, StackChanges, TreeDirection, TreeLimits, UNKNOWN, aggregate,
+    call_tree, changed_call_tree, trees_around,
 };
 use std::collections::BTreeMap;
 use support::{ID, KERNEL, Records, USER, attr, event, flat};
@@ -390,5 +391,123 @@ fn trees_keep_recursion_apart() {
     assert_eq!(
         tree(TreeDirection::Callers, 0, 1),
         (rows(&[("b", 100, 100), ("b a", 0, 100)]), 3)
+    );
+}
+
+#[test]
+fn changed_trees_merge_drop_and_fold() {
+    let mut records = Records::default();
+    for (at, name) in [(0x1000, "a"), (0x5000, "b"), (0x9000, "c")] {
+        records.map(5, at, 0x1000, 0, &format!("/nonexistent/{name}"));
+    }
+    let (a, b, c) = (0x1010, 0x5010, 0x9010);
+    // Innermost first.
+    records.sample(ID, (5, 5), c, 1, &[5, USER, c, a, b, a]);
+    records.sample(ID, (5, 5), a, 10, &[3, USER, a, a]);
+    records.sample(ID, (5, 5), b, 100, &[3, USER, b, a]);
+    records.sample(ID, (5, 5), c, 1000, &[2, USER, c]);
+    let options = LoadOptions {
+        call_chains: true,
+        ..LoadOptions::default()
+    };
+    let events = [event("cpu-clock", attr(SampleType::CALLCHAIN), &[ID])];
+    let profile = records.load(&events, options);
+    let names = Names::find(&profile, dioptra_symbols::SymbolOptions::default());
+    let functions = names.functions();
+    let is = |wanted: &str| -> Vec<bool> {
+        let label = |module| &profile.modules().get(module).label;
+        let functions = functions.iter();
+        functions
+            .map(|function| label(function.module) == wanted)
+            .collect()
+    };
+    let id = |wanted: &str| is(wanted).iter().position(|is| *is).unwrap() as u32;
+    let whole = ChangedTreeOptions {
+        direction: TreeDirection::Callees,
+        limits: TreeLimits {
+            least: 0,
+            width: usize::MAX,
+        },
+        focus: None,
+        leaf: None,
+        depth: u32::MAX,
+    };
+    let tree = |changes: &StackChanges, options: &ChangedTreeOptions| {
+        let changed = changed_call_tree(&profile, &names, &[0], changes, options);
+        let rows = paths(&profile, &changed.tree, &names);
+        let shown = rows
+            .iter()
+            .map(|(path, own, total)| format!("{path} {own} {total}"));
+        let (dropped, bare) = (changed.dropped[0].weight, changed.bare[0].weight);
+        (shown.collect::<Vec<_>>(), dropped, bare)
+    };
+    let none = StackChanges::default();
+    // Functions have no names here, so that consecutive ones of a module are one row in any case.
+    for direction in [TreeDirection::Callees, TreeDirection::Callers] {
+        let plain = call_tree(&profile, &names, &[0], direction, whole.limits);
+        let options = ChangedTreeOptions { direction, ..whole };
+        let changed = changed_call_tree(&profile, &names, &[0], &none, &options);
+        let rows = |tree: &CallTree| paths(&profile, tree, &names);
+        assert_eq!(rows(&changed.tree), rows(&plain));
+        for function in ["a", "b", "c"].map(&id) {
+            let around = trees_around(&profile, &names, &[0], function, whole.limits);
+            let options = ChangedTreeOptions {
+                focus: Some(function),
+                ..options
+            };
+            let changed = changed_call_tree(&profile, &names, &[0], &none, &options);
+            let expected = match direction {
+                TreeDirection::Callees => around.callees,
+                TreeDirection::Callers => around.callers,
+            };
+            assert_eq!(rows(&changed.tree), rows(&expected));
+        }
+    }
+    let folded = StackChanges {
+        recursion: Recursion::Folded,
+        ..StackChanges::default()
+    };
+    let expected = ["c 1000 1000", "a 10 111", "a b 100 100", "a c 1 1"];
+    let (rows, dropped, bare) = tree(&folded, &whole);
+    assert_eq!(
+        (&rows[..], dropped, bare),
+        (&expected.map(String::from)[..], 0, 0)
+    );
+    let merged = StackChanges {
+        merged: is("b"),
+        ..StackChanges::default()
+    };
+    let expected = ["c 1000 1000", "a 110 111", "a c 1 1"];
+    assert_eq!(tree(&merged, &whole).0, expected);
+    let merged = StackChanges {
+        merged: is("c"),
+        ..StackChanges::default()
+    };
+    let expected = ["a 10 111", "a b 100 101", "a b a 1 1"];
+    let (rows, dropped, bare) = tree(&merged, &whole);
+    assert_eq!(
+        (&rows[..], dropped, bare),
+        (&expected.map(String::from)[..], 0, 1000)
+    );
+    let without = StackChanges {
+        dropped: is("b"),
+        ..StackChanges::default()
+    };
+    let (rows, dropped, bare) = tree(&without, &whole);
+    let expected = ["c 1000 1000", "a 10 10"];
+    assert_eq!(
+        (&rows[..], dropped, bare),
+        (&expected.map(String::from)[..], 101, 0)
+    );
+    let leaf = ChangedTreeOptions {
+        direction: TreeDirection::Callers,
+        leaf: Some(id("c")),
+        depth: 2,
+        ..whole
+    };
+    assert_eq!(tree(&none, &leaf).0, ["c 1001 1001", "c a 0 1"]);
+    assert_eq!(
+        tree(&folded, &ChangedTreeOptions { depth: 9, ..leaf }).0,
+        ["c 1001 1001", "c a 0 1"]
     );
 }

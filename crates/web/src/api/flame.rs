@@ -1,6 +1,7 @@
 //! Merged call trees.
 
 use super::FactAnswer;
+use super::changes::FlameChanges;
 use super::requests::Direction;
 use serde::Serialize;
 use ts_rs::TS;
@@ -26,6 +27,10 @@ pub struct FlameAnswer {
     pub nodes: FlameNodes,
     /// The nodes that were left out because they are too light or too deep.
     pub left_out: FlameLeftOut,
+    /// The samples that changed stacks take out of the tree, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub changes: Option<FlameChanges>,
     /// The number of nodes of the whole tree.
     pub total_nodes: usize,
     /// With `with`: the weights of the same nodes in the other profile.
@@ -71,6 +76,24 @@ pub struct FlameModule {
     pub key: String,
     /// Its name.
     pub name: String,
+    /// The kind of its code.
+    pub kind: FlameModuleKind,
+}
+
+/// The kind of a module's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub enum FlameModuleKind {
+    /// An executable or shared object.
+    File,
+    /// The kernel and its modules.
+    Kernel,
+    /// Code that the kernel maps into each process.
+    Vdso,
+    /// Memory without a file, into which just-in-time compilers write.
+    Jit,
+    /// Addresses without a mapping.
+    Unknown,
 }
 
 /// A node above the root.

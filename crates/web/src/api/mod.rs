@@ -1,8 +1,10 @@
 //! The types of requests and answers, which the page shares: `typescript` writes them for its side.
 
+mod changes;
 mod error;
 mod flame;
 mod function;
+mod heatmap;
 mod profile;
 mod requests;
 mod status;
@@ -11,15 +13,17 @@ mod table;
 mod timeline;
 mod trace;
 
+pub use changes::{ChangesRequest, FlameChanges, Fold};
 pub use error::{ErrorAnswer, ErrorBody};
 pub use flame::{
-    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameNew,
-    FlameNodes, FlameOther,
+    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameModuleKind,
+    FlameNew, FlameNodes, FlameOther,
 };
 pub use function::{
     CodeBlock, CodeEdge, CodeFrames, CodeInstructions, CodeLine, CodeLoop, CodeTarget, Counted,
     FunctionAnswer, FunctionEvent, FunctionInfo, FunctionModule, SourceAnswer, SourceFile,
 };
+pub use heatmap::{HeatmapAnswer, HeatmapRequest};
 pub use profile::{
     EventInfo, MachineInfo, OfferedMetric, ProfileAnswer, ProfileCounts, ProfileHas,
 };
@@ -95,12 +99,16 @@ pub fn typescript() -> String {
         SearchAnswer,
         SearchHit,
         SearchKind,
+        ChangesRequest,
+        Fold,
         FlameRequest,
         Direction,
         FlameAnswer,
+        FlameChanges,
         FlameEvent,
         FlameFunction,
         FlameModule,
+        FlameModuleKind,
         FlameAbove,
         FlameNodes,
         FlameLeftOut,
@@ -154,6 +162,8 @@ pub fn typescript() -> String {
         SlowestRequest,
         SlowestAnswer,
         SlowCall,
+        HeatmapRequest,
+        HeatmapAnswer,
     );
     text.truncate(text.trim_end().len());
     text.push('\n');

@@ -1,5 +1,6 @@
 //! Parameters of requests. They are read from the query by `crate::parameters`.
 
+use super::changes::ChangesRequest;
 use serde::Serialize;
 use ts_rs::TS;
 
@@ -168,8 +169,15 @@ pub struct FlameRequest {
     pub selection: SelectionRequest,
     /// The functions that stand below a function.
     pub direction: Option<Direction>,
+    /// The changes of call stacks before the tree is made.
+    #[ts(flatten)]
+    pub changes: ChangesRequest,
     /// The number of a node: only what is below it.
     pub root: Option<u32>,
+    /// The same by the keys of functions: the node's and those above it, the top one first. A path that leads nowhere is
+    /// followed as far as it goes.
+    #[ts(as = "Option<Vec<String>>", optional)]
+    pub path: Vec<String>,
     /// The key of the function with which trees begin.
     pub focus: Option<String>,
     /// The index of a profile with which nodes are compared.

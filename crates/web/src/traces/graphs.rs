@@ -237,6 +237,7 @@ pub(crate) fn answer(
         above: nodes.above,
         nodes: nodes.nodes,
         other: None,
+        changes: None,
         left_out: nodes.left_out,
         total_nodes: tree.tree.len(),
         facts: tree.facts.clone(),

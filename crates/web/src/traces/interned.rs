@@ -2,7 +2,7 @@
 
 use super::keys::module_key;
 use super::loaded::OpenTrace;
-use crate::api::{FlameFunction, FlameModule};
+use crate::api::{FlameFunction, FlameModule, FlameModuleKind};
 use crate::keys::stable_hash;
 use crate::texts;
 use dioptra_tracelayout::FunctionKind;
@@ -36,9 +36,15 @@ impl<'o, 't> Interned<'o, 't> {
         let (key, name) = module(self.open, id);
         let modules = &mut self.modules;
         let module = *self.module_ids.entry(key).or_insert_with_key(|key| {
+            let kind = match name.as_str() {
+                "[kernel]" => FlameModuleKind::Kernel,
+                "[unknown]" => FlameModuleKind::Unknown,
+                _ => FlameModuleKind::File,
+            };
             modules.push(FlameModule {
                 key: key.clone(),
                 name: texts::name(&name),
+                kind,
             });
             // No more modules than functions.
             modules.len() as u32 - 1

@@ -358,3 +358,54 @@ fn an_empty_recording_has_answers() {
     // There is no time without samples.
     assert_eq!(web.get("/api/timeline").code(), "not_recorded");
 }
+
+#[test]
+fn heat_maps_hold_every_sample_once() {
+    let made = made();
+    let web = Running::start(&[&made.file], Some(made.symfs()));
+    // Samples are a few nanoseconds apart.
+    let map = web.ask("/api/heatmap?event=cpu-clock&column_ns=20&rows=5");
+    let values = |of: &Value| -> Vec<u64> {
+        let values = of.as_array().expect("values").iter();
+        values
+            .map(|value| value.as_u64().expect("a number"))
+            .collect()
+    };
+    let cells = values(&map["values"]);
+    assert_eq!(cells.iter().sum::<u64>(), SAMPLES);
+    assert_eq!(map["samples"], SAMPLES);
+    assert_eq!(map["weight"], 10 * SAMPLES);
+    assert_eq!(map["untimed"], 0);
+    assert_eq!(map["peak"].as_u64(), cells.iter().copied().max());
+    let columns = map["columns"].as_u64().expect("a number");
+    assert_eq!(cells.len() as u64, columns * 5);
+    assert!(columns > 1, "{map}");
+    // The cells in order are a timeline's bins.
+    let end = columns * 20;
+    let line = web.ask(&format!(
+        "/api/timeline?event=cpu-clock&rows=all&span=0..{end}&bins={}",
+        columns * 5
+    ));
+    assert_eq!(line["bin_ns"], 4);
+    assert_eq!(values(&line["rows"][0]["values"]), cells);
+    // A span counts what lies in it, on the same columns; the selected time does not matter then.
+    let part = web.ask("/api/heatmap?event=cpu-clock&column_ns=20&rows=5&span=10..30&time=0..1");
+    let line = web.ask("/api/timeline?event=cpu-clock&rows=all&span=10..30&bins=1");
+    assert_eq!(part["samples"], line["rows"][0]["samples"]);
+    assert_eq!(
+        (&part["start_ns"], &part["columns"]),
+        (&Value::from(0), &Value::from(2))
+    );
+    let weights = web.ask("/api/heatmap?event=cpu-clock&value=weight&rows=1");
+    assert_eq!(values(&weights["values"]), [10 * SAMPLES]);
+    for wrong in [
+        "rows=0",
+        "rows=1001",
+        "column_ns=0",
+        "span=9999999..",
+        "value=x",
+    ] {
+        let answer = web.get(&format!("/api/heatmap?{wrong}"));
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+}

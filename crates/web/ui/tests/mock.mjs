@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
+import { heatmapAnswer } from "./mock-time.mjs";
 import { diffTable, flameOther, metricsTable, profileParts } from "./mock-metrics.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
@@ -210,7 +211,7 @@ export const mock = createServer(async (request, response) => {
   }
   if (request.headers["x-dioptra-token"] !== TOKEN) { send(401, TYPES.json, JSON.stringify({ error: { code: "no_token", text: "The token is missing or wrong.", remedy: "Open the printed address." } })); return; }
   if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
-  const answers = { status: () => status, profile: () => ({ ...profile, profile: Number(query.get("profile") ?? 0) }), table: () => table(query), flame: () => { const answer = flame(query); return query.get("with") ? { ...answer, other: flameOther(answer) } : answer; }, timeline: () => timeline(query), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
+  const answers = { status: () => status, profile: () => ({ ...profile, profile: Number(query.get("profile") ?? 0) }), table: () => table(query), flame: () => { const answer = flame(query); return query.get("with") ? { ...answer, other: flameOther(answer) } : answer; }, timeline: () => timeline(query), heatmap: () => heatmapAnswer(query, EVENTS), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
   const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
   send(answer.status ?? 200, "application/json", JSON.stringify(answer.body ?? answer));
 });

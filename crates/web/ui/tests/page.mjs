@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
+import { timeTests } from "./time.mjs";
 import { metricsTests } from "./metrics.mjs";
 import { attack } from "./policy.mjs";
 
@@ -282,6 +283,7 @@ test("names never become markup", async ({ page }) => {
   }
 });
 
+timeTests({ test, show, hash, can, settle });
 metricsTests({ test, table, show, hash, can, settle });
 test("the policy keeps scripts and requests out", async ({ page, problems }) => {
   await show(page, "summary");

@@ -1,6 +1,7 @@
 //! Call trees: functions below their callers, or callers below their callees.
 
 pub(crate) mod around;
+pub(crate) mod changed;
 
 use crate::counts::counter::Count;
 use crate::hash::FxBuildHasher;

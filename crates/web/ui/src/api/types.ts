@@ -869,6 +869,36 @@ percent: number | null, };
 export type SearchKind = "function" | "module" | "process" | "thread";
 
 /**
+ * The parameters that change call stacks.
+ */
+export type ChangesRequest = { 
+/**
+ * The treatment of functions that call themselves.
+ */
+fold?: Fold, 
+/**
+ * Keys of functions that are left out. What they called stands below their callers.
+ */
+merge?: Array<string>, 
+/**
+ * Keys of modules whose functions are left out in the same way.
+ */
+merge_module?: Array<string>, 
+/**
+ * Keys of functions whose samples do not count, whether in them or in what they called.
+ */
+drop?: Array<string>, 
+/**
+ * Keys of modules whose functions' samples do not count in the same way.
+ */
+drop_module?: Array<string>, };
+
+/**
+ * The treatment of functions that call themselves.
+ */
+export type Fold = "direct" | "all";
+
+/**
  * Parameters of `/api/flame`.
  */
 export type FlameRequest = { 
@@ -880,6 +910,11 @@ direction?: Direction,
  * The number of a node: only what is below it.
  */
 root?: number, 
+/**
+ * The same by the keys of functions: the node's and those above it, the top one first. A path that leads nowhere is
+ * followed as far as it goes.
+ */
+path?: Array<string>, 
 /**
  * The key of the function with which trees begin.
  */
@@ -951,7 +986,27 @@ event?: Array<string>,
 /**
  * `1`: functions that the compiler inlined are functions of their own.
  */
-inlined?: 0 | 1, };
+inlined?: 0 | 1, 
+/**
+ * The treatment of functions that call themselves.
+ */
+fold?: Fold, 
+/**
+ * Keys of functions that are left out. What they called stands below their callers.
+ */
+merge?: Array<string>, 
+/**
+ * Keys of modules whose functions are left out in the same way.
+ */
+merge_module?: Array<string>, 
+/**
+ * Keys of functions whose samples do not count, whether in them or in what they called.
+ */
+drop?: Array<string>, 
+/**
+ * Keys of modules whose functions' samples do not count in the same way.
+ */
+drop_module?: Array<string>, };
 
 /**
  * The functions that stand below a function in a tree.
@@ -999,6 +1054,10 @@ nodes: FlameNodes,
  */
 left_out: FlameLeftOut, 
 /**
+ * The samples that changed stacks take out of the tree, if there are any.
+ */
+changes?: FlameChanges, 
+/**
  * The number of nodes of the whole tree.
  */
 total_nodes: number, 
@@ -1010,6 +1069,27 @@ other?: FlameOther,
  * Losses, fallbacks and limits.
  */
 facts: Array<FactAnswer>, };
+
+/**
+ * The samples that changed stacks take out of a tree, by event.
+ */
+export type FlameChanges = { 
+/**
+ * The samples that were dropped.
+ */
+dropped_samples: Array<number>, 
+/**
+ * The sum of their periods.
+ */
+dropped_weight: Array<number>, 
+/**
+ * The samples whose functions were all left out, so that no node has them.
+ */
+bare_samples: Array<number>, 
+/**
+ * The sum of their periods.
+ */
+bare_weight: Array<number>, };
 
 /**
  * An event of a tree.
@@ -1068,7 +1148,16 @@ key: string,
 /**
  * Its name.
  */
-name: string, };
+name: string, 
+/**
+ * The kind of its code.
+ */
+kind: FlameModuleKind, };
+
+/**
+ * The kind of a module's code.
+ */
+export type FlameModuleKind = "file" | "kernel" | "vdso" | "jit" | "unknown";
 
 /**
  * A node above the root.
@@ -2727,3 +2816,129 @@ depth: number,
  * Whether it had ended.
  */
 ended: boolean, };
+
+/**
+ * Parameters of `/api/heatmap`.
+ */
+export type HeatmapRequest = { 
+/**
+ * The width of a column in nanoseconds.
+ */
+column_ns?: number, 
+/**
+ * The number of rows into which a column is divided.
+ */
+rows?: number, 
+/**
+ * `A..B`: what the columns cover, in nanoseconds since the first sample; either may be empty.
+ */
+span?: string, 
+/**
+ * The kind of the values.
+ */
+value?: TimelineValue, 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * The answer of `/api/heatmap`.
+ */
+export type HeatmapAnswer = { 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The event that is counted.
+ */
+event: TimelineEvent, 
+/**
+ * Where the first column begins: a multiple of the width.
+ */
+start_ns: number, 
+/**
+ * The width of a column.
+ */
+column_ns: number, 
+/**
+ * The number of columns.
+ */
+columns: number, 
+/**
+ * The number of rows of a column. Row R begins R / `rows` of a width after the column's begin.
+ */
+rows: number, 
+/**
+ * By column, then row. Samples outside of the span are not counted.
+ */
+values: Array<number>, 
+/**
+ * The largest of the values.
+ */
+peak: number, 
+/**
+ * All counted samples.
+ */
+samples: number, 
+/**
+ * The sum of their periods.
+ */
+weight: number, 
+/**
+ * The number of samples without a time.
+ */
+untimed: number, };

@@ -37,7 +37,7 @@ export function Bar(props: { onHelp(): void }) {
       <Show when={(status()?.profiles.length ?? 0) > 1} fallback={<span class="file" title={visible(shownState()?.path ?? "")}>{visible(shownState()?.label ?? "")}</span>}>
         <select
           aria-label="Profile" value={state.profile}
-          onChange={(event) => go({ ...noConditions(), profile: Number(event.currentTarget.value), open: "", focus: "", span: "", at: "", sort: "", filter: "", ...withoutItself(Number(event.currentTarget.value)) })}
+          onChange={(event) => go({ ...noConditions(), profile: Number(event.currentTarget.value), open: "", focus: "", shown: null, span: "", at: "", sort: "", filter: "", ...withoutItself(Number(event.currentTarget.value)) })}
         >
           <For each={status()?.profiles}>{(profile) => <option value={profile.index}>{visible(profile.label)}</option>}</For>
         </select>

@@ -81,12 +81,17 @@ export interface PageState {
   at: string;
   weight: string;
   form: string;
+  /** Timeline: what fills the width; null: everything. */
+  shown: Span | null;
+  /** Timeline: show the heat map, with columns of so many nanoseconds; 0: as fits. */
+  heat: boolean;
+  column: number;
 }
 
 const INITIAL: PageState = {
   view: "summary", profile: 0, event: [], time: null, process: [], thread: [], program: [], comm: [], cpu: [], module: [],
   function: [], through: [], inlined: false, filter: "", regex: false, sort: "", open: "", inverted: false, upwards: false,
-  focus: "", find: "", levels: "process,module", lanes: "thread", span: "", at: "", weight: "", form: "", metric: [], with: "",
+  focus: "", find: "", levels: "process,module", lanes: "thread", span: "", at: "", weight: "", form: "", shown: null, heat: false, column: 0, metric: [], with: "",
   normalize: "", metricRows: "", metricSort: "", plot: "", plotLog: false, diffRows: "", diffSort: "",
 };
 
@@ -120,6 +125,9 @@ export function readState(hash: string): PageState {
   for (const list of KEY_LISTS) state[list] = given.getAll(list);
   for (const flag of ["inlined", "regex", "inverted", "upwards", "plotLog"] as const) state[flag] = given.get(flag) === "1";
   for (const text of ["filter", "sort", "open", "focus", "find", "span", "at", "weight", "form"] as const) state[text] = given.get(text) ?? "";
+  state.shown = readSpan(given.get("shown") ?? "");
+  state.heat = given.get("heat") === "1";
+  state.column = Math.max(0, Number.parseInt(given.get("column") ?? "0", 10) || 0);
   const levels = given.get("levels") ?? "";
   if (LEVELS.includes(levels)) state.levels = levels;
   const lanes = given.get("lanes");
@@ -140,6 +148,9 @@ export function writeState(state: PageState): string {
   for (const text of ["filter", "sort", "open", "focus", "find", "span", "at", "weight", "form"] as const) if (state[text]) out.set(text, state[text]);
   if (state.levels !== INITIAL.levels) out.set("levels", state.levels);
   if (state.lanes !== "thread") out.set("lanes", state.lanes);
+  if (state.shown) out.set("shown", writeSpan(state.shown));
+  if (state.heat) out.set("heat", "1");
+  if (state.column > 0) out.set("column", String(state.column));
   const rest = out.toString().replaceAll("%40", "@").replaceAll("%3A", ":");
   return `#/${state.view}${rest ? `?${rest}` : ""}`;
 }
