@@ -58,7 +58,11 @@ impl Parameters {
     }
 
     /// One of several words.
-    pub(crate) fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Failure> {
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        name: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, Failure> {
         let Some(value) = self.one(name)? else {
             return Ok(None);
         };

@@ -12,8 +12,8 @@ use crate::security::{Guard, Token};
 use crate::selected::{SelectedProfile, SelectionKey};
 use crate::tables::{KeyedTable, SummedView, TableKey, ViewKey};
 use crate::traces::{
-    CallsKey, RowMarks, RowMarksKey, SlowestCalls, SlowestKey, Tile, TileKey, TraceTable, TraceTableKey,
-    TraceTree, TraceTreeKey, TraceView, TraceViewKey,
+    CallsKey, RowMarks, RowMarksKey, SlowestCalls, SlowestKey, Tile, TileKey, TraceTable,
+    TraceTableKey, TraceTree, TraceTreeKey, TraceView, TraceViewKey,
 };
 use axum::Router;
 use dioptra_report::SourceFiles;

@@ -13,8 +13,7 @@ use crate::texts;
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{PercentOf, ReportOptions, RowKey, report_with_keys};
 use dioptra_tables::{
-    Cell, ColumnKind, Direction, Format, Mark, Row, Table, TextOptions, View, ViewOptions,
-    ViewRow,
+    Cell, ColumnKind, Direction, Format, Mark, Row, Table, TextOptions, View, ViewOptions, ViewRow,
 };
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -468,8 +467,8 @@ pub(crate) fn table_row(table: &Table, place: &ViewRow, key: RowKeys) -> TableRo
     });
     let cells = cells.collect();
     let each = || table.columns.iter().enumerate();
-    let errors = each()
-        .filter_map(|(index, column)| Some((column.id.clone(), row.standard_error(index)?)));
+    let errors =
+        each().filter_map(|(index, column)| Some((column.id.clone(), row.standard_error(index)?)));
     let notes = each()
         .filter_map(|(index, column)| Some((column.id.clone(), row.mark(index)?)))
         .map(|(id, mark)| (id, Mark::word(mark)));

@@ -17,7 +17,10 @@ fn recorded(folder: &Path, sampled: bool) -> Result<(PathBuf, PathBuf), Skip> {
         true => {
             programs::need_sampling()?;
             let mut command = dioptra(&["record", "-q", "-F", "2000", "-e", "cpu-clock:u", "-o"]);
-            command.arg(&profile).arg("--").arg(env!("CARGO_BIN_EXE_dioptra"));
+            command
+                .arg(&profile)
+                .arg("--")
+                .arg(env!("CARGO_BIN_EXE_dioptra"));
             command
         }
         false => dioptra(&[]),
@@ -59,14 +62,19 @@ fn numbers_of_a_trace_are_those_of_the_commands() {
     let trace = text(&trace);
     let page = Page::open(&[trace]);
     page.wait_until_ready();
-    let report = output(&["trace", "report", "-d", trace, "--format", "json", "-f", FIELDS]);
+    let report = output(&[
+        "trace", "report", "-d", trace, "--format", "json", "-f", FIELDS,
+    ]);
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
     let table = page.ask("/api/trace/table?count=2000");
     let columns = report["columns"].as_array().expect("columns");
     assert!(columns.len() >= 14);
     for column in columns {
         let id = column["id"].as_str().expect("an id");
-        let (found, expected) = (cells(&table, id, "function_id"), cells(&report, id, "function_id"));
+        let (found, expected) = (
+            cells(&table, id, "function_id"),
+            cells(&report, id, "function_id"),
+        );
         assert_eq!(found, expected, "{id}");
         assert!(!found.is_empty());
     }
@@ -89,7 +97,9 @@ fn numbers_of_a_trace_are_those_of_the_commands() {
     };
     let total = |id: &str| -> u64 {
         let cells = cells(&report, id, "function_id").into_iter();
-        cells.map(|(_, value)| value.as_u64().expect("a number")).sum()
+        cells
+            .map(|(_, value)| value.as_u64().expect("a number"))
+            .sum()
     };
     assert_eq!(sum(&graph["nodes"]["own"][0]), total("self"));
     assert_eq!(sum(&graph["nodes"]["own_samples"][0]), total("calls"));
@@ -119,7 +129,10 @@ fn samples_and_calls_share_an_axis_of_time() {
     // The tracer was sampled before the program began and until it had ended.
     let begin = number(&calls["first_time_ns"]);
     let end = begin + number(&calls["duration_ns"]);
-    assert!(first < begin && begin < last && end < last + 1_000_000_000, "{first} {begin} {end} {last}");
+    assert!(
+        first < begin && begin < last && end < last + 1_000_000_000,
+        "{first} {begin} {end} {last}"
+    );
     // The traced threads have samples in the time of their calls.
     let tids: Vec<String> = calls["threads"]
         .as_array()

@@ -374,4 +374,3 @@ fn unseen_fact(
         calls,
     );
 }
-

@@ -307,7 +307,6 @@ impl Key {
     pub fn is_of_cpus(self) -> bool {
         matches!(self, Key::Field(field) if field.is_of_cpus())
     }
-
 }
 
 /// Sorts by the first key, then by the next: numbers from the largest, names in ascending order.

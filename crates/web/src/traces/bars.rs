@@ -97,7 +97,11 @@ impl BarMaker {
     fn step(&mut self, shown: ShownStep) {
         match shown {
             ShownStep::Enter { time, call, .. } => {
-                let state = if call.entered.is_none() { BEGAN_BEFORE } else { 0 };
+                let state = if call.entered.is_none() {
+                    BEGAN_BEFORE
+                } else {
+                    0
+                };
                 self.open.push(OpenBar {
                     function: call.function,
                     start: time,
@@ -176,9 +180,11 @@ impl BarMaker {
         let is_narrow = (longest as f64) < self.pixel;
         match &mut self.pending[level] {
             // Both begin in the same pixel, and neither fills it.
-            Some(known) if is_narrow && column(self.span, self.pixel, known.start)
-                == column(self.span, self.pixel, start)
-                && ((known.end.saturating_sub(known.start)) as f64) < self.pixel =>
+            Some(known)
+                if is_narrow
+                    && column(self.span, self.pixel, known.start)
+                        == column(self.span, self.pixel, start)
+                    && ((known.end.saturating_sub(known.start)) as f64) < self.pixel =>
             {
                 known.end = known.end.max(end);
                 known.count = known.count.saturating_add(1);
@@ -250,7 +256,8 @@ mod tests {
         let pending: Vec<Bar> = maker.pending.iter().flatten().copied().collect();
         let done = maker.done.iter().map(|(_, bar)| *bar);
         let all = done.chain(pending);
-        all.map(|bar| (bar.start, bar.end, bar.function, bar.count)).collect()
+        all.map(|bar| (bar.start, bar.end, bar.function, bar.count))
+            .collect()
     }
 
     #[test]
@@ -263,8 +270,19 @@ mod tests {
 
     #[test]
     fn wide_calls_stay_alone_and_earlier_ones_are_left_out() {
-        let calls = [(10, 20, 1), (90, 120, 1), (121, 122, 2), (123, 150, 3), (151, 152, 2)];
-        let expected = [(90, 120, 1, 1), (121, 122, 2, 1), (123, 150, 3, 1), (151, 152, 2, 1)];
+        let calls = [
+            (10, 20, 1),
+            (90, 120, 1),
+            (121, 122, 2),
+            (123, 150, 3),
+            (151, 152, 2),
+        ];
+        let expected = [
+            (90, 120, 1, 1),
+            (121, 122, 2, 1),
+            (123, 150, 3, 1),
+            (151, 152, 2, 1),
+        ];
         assert_eq!(bars(10.0, &calls), expected);
     }
 

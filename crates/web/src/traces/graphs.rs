@@ -5,8 +5,8 @@ use super::loaded::OpenTrace;
 use super::selected::{CallsKey, selected, view};
 use super::tables::add_truncated;
 use crate::api::{
-    CallGraphRequest, CallSelection, CallWeight, Direction, FactAnswer, FlameAnswer, FlameEvent, FlameFunction,
-    FlameModule, FlameRequest,
+    CallGraphRequest, CallSelection, CallWeight, Direction, FactAnswer, FlameAnswer, FlameEvent,
+    FlameFunction, FlameModule, FlameRequest,
 };
 use crate::cache::MemorySize;
 use crate::failure::Failure;
@@ -182,7 +182,9 @@ pub(crate) fn answer(
         return Err(Failure::no_key("row", &root.to_string()));
     }
     let whole = |weight: usize| {
-        root.map_or(tree.whole[weight].weight, |root| tree.tree.weight(weight, root))
+        root.map_or(tree.whole[weight].weight, |root| {
+            tree.tree.weight(weight, root)
+        })
     };
     let limits = FlameRequest {
         least: request.least,
@@ -193,15 +195,23 @@ pub(crate) fn answer(
     // Only the functions of the shown nodes go to the page.
     let mut shown: Vec<u32> = Vec::new();
     let mut places = vec![u32::MAX; tree.functions.len()];
-    let nodes = shown_tree(&tree.tree, root, &[whole(0), whole(1)], &limits, |function| {
-        let place = &mut places[function as usize];
-        if *place == u32::MAX {
-            *place = shown.len() as u32;
-            shown.push(function);
-        }
-        *place
-    });
-    let functions = shown.iter().map(|function| tree.functions[*function as usize].clone());
+    let nodes = shown_tree(
+        &tree.tree,
+        root,
+        &[whole(0), whole(1)],
+        &limits,
+        |function| {
+            let place = &mut places[function as usize];
+            if *place == u32::MAX {
+                *place = shown.len() as u32;
+                shown.push(function);
+            }
+            *place
+        },
+    );
+    let functions = shown
+        .iter()
+        .map(|function| tree.functions[*function as usize].clone());
     let events = weights_of(key.weight).into_iter().zip(tree.whole);
     let events = events.map(|(weight, whole)| {
         let (name, unit) = match weight {

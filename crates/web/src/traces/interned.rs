@@ -64,15 +64,18 @@ pub(crate) fn function(open: &OpenTrace<'_>, id: u32, module: u32) -> FlameFunct
 /// it is known.
 fn module(open: &OpenTrace<'_>, id: u32) -> (String, String) {
     let entry = open.trace.function(id);
-    let of_name = |name: &str| (format!("p{:016x}", stable_hash(name.as_bytes())), name.to_owned());
+    let of_name = |name: &str| {
+        (
+            format!("p{:016x}", stable_hash(name.as_bytes())),
+            name.to_owned(),
+        )
+    };
     match entry.kind {
         FunctionKind::Function => match open.trace.module(entry.module) {
             Some(module) => (module_key(module), open.names.module(id).to_owned()),
             None => of_name("[unknown]"),
         },
-        FunctionKind::LibraryCall => {
-            of_name(open.names.library(id).unwrap_or("[library call]"))
-        }
+        FunctionKind::LibraryCall => of_name(open.names.library(id).unwrap_or("[library call]")),
         // The page draws the kernel's things in grey.
         FunctionKind::Event => of_name("[kernel]"),
         FunctionKind::Address | FunctionKind::None => of_name("[unknown]"),

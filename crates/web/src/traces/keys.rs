@@ -42,7 +42,9 @@ fn function_key(trace: &Trace, id: u32) -> String {
 impl FunctionKeys {
     pub(crate) fn of(trace: &Trace) -> FunctionKeys {
         let count = u32::try_from(trace.function_count()).unwrap_or(u32::MAX);
-        let keys: Vec<Box<str>> = (0..count).map(|id| function_key(trace, id).into()).collect();
+        let keys: Vec<Box<str>> = (0..count)
+            .map(|id| function_key(trace, id).into())
+            .collect();
         let mut ids: HashMap<Box<str>, Vec<u32>> = HashMap::new();
         for (key, id) in keys.iter().zip(0_u32..) {
             ids.entry(key.clone()).or_default().push(id);

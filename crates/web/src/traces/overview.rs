@@ -24,7 +24,10 @@ pub(crate) fn answer(loaded: &LoadedTrace) -> Result<TraceAnswer, Failure> {
         let mut facts = Facts::new();
         trace_facts(trace, &mut facts);
         add_truncated(open, &mut facts);
-        let sampled = trace.sampled().iter().map(|group| group.functions.len() as u64);
+        let sampled = trace
+            .sampled()
+            .iter()
+            .map(|group| group.functions.len() as u64);
         let words = |words: &[String]| words.iter().map(|word| texts::name(word)).collect();
         Ok(TraceAnswer {
             profile: open.index,
@@ -48,7 +51,12 @@ pub(crate) fn answer(loaded: &LoadedTrace) -> Result<TraceAnswer, Failure> {
             threads: threads(trace),
             modules: modules(trace),
             sampled: sampled.sum(),
-            notes: trace.notes().iter().take(MOST).map(|note| texts::name(note)).collect(),
+            notes: trace
+                .notes()
+                .iter()
+                .take(MOST)
+                .map(|note| texts::name(note))
+                .collect(),
             facts: texts::facts(&facts),
         })
     })
@@ -86,7 +94,9 @@ fn rules(info: &TraceInfo) -> Vec<String> {
     };
     let rules = pending.rules.iter();
     let rules = rules.map(|rule| texts::name(&format!("{} {}", rule.option, rule.text)));
-    let off = pending.off.then(|| "tracing is off at the start".to_owned());
+    let off = pending
+        .off
+        .then(|| "tracing is off at the start".to_owned());
     rules.chain(off).take(MOST).collect()
 }
 
@@ -133,7 +143,12 @@ fn modules(trace: &Trace) -> Vec<TraceModule> {
         build_id: texts::name(&module.build_id),
         functions: module.count,
         methods: counts(module.methods.iter().map(|(name, count)| (name, *count))),
-        refused: counts(module.refused.iter().map(|refused| (&refused.reason, refused.count))),
+        refused: counts(
+            module
+                .refused
+                .iter()
+                .map(|refused| (&refused.reason, refused.count)),
+        ),
     });
     modules.collect()
 }

@@ -35,7 +35,10 @@ impl Parameters {
             selection: self.call_selection()?,
             by: self.word(
                 "by",
-                &[("function", CallRows::Function), ("thread", CallRows::Thread)],
+                &[
+                    ("function", CallRows::Function),
+                    ("thread", CallRows::Thread),
+                ],
             )?,
             sort: self.one("sort")?,
             filter: self.one("filter")?.filter(|filter| !filter.is_empty()),

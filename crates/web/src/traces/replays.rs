@@ -187,7 +187,10 @@ fn range(
             function: row.function.map(|function| interned.function(function)),
             time_ns: open.since_first(row.time),
             begin_ns: row.began.map(|began| open.since_first(began)),
-            duration_ns: row.began.zip(row.ended).map(|(began, ended)| ended.saturating_sub(began)),
+            duration_ns: row
+                .began
+                .zip(row.ended)
+                .map(|(began, ended)| ended.saturating_sub(began)),
             note: note(open, &row),
         });
     }

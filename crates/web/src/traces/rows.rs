@@ -44,7 +44,11 @@ impl<'v, 't> CallRows<'v, 't> {
         CallRows {
             view,
             merged: view.merged(),
-            threads: view.streams().iter().map(|_| OpenCalls::default()).collect(),
+            threads: view
+                .streams()
+                .iter()
+                .map(|_| OpenCalls::default())
+                .collect(),
             first_event: first_event.unwrap_or(u32::MAX),
             last: 0,
         }
@@ -97,7 +101,12 @@ impl<'v, 't> CallRows<'v, 't> {
                 }
                 let mut row = row(ReplayKind::Enter, call.depth, Some(call.function), time);
                 // A call that ends with the next step is one row.
-                if let Some((next, ShownStep::Leave { time: end, ending, .. })) = self.merged.peek()
+                if let Some((
+                    next,
+                    ShownStep::Leave {
+                        time: end, ending, ..
+                    },
+                )) = self.merged.peek()
                     && *next == place
                     && *ending != CallEnding::Open
                     && range.contains(*end)

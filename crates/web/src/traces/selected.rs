@@ -61,7 +61,9 @@ fn threads(trace: &Trace, request: &CallSelection) -> Result<Vec<u32>, Failure> 
     let is_chosen = |tid: u32, pid: u32| {
         (tids.is_empty() || tids.contains(&tid)) && (pids.is_empty() || pids.contains(&pid))
     };
-    let chosen = streams.iter().filter(|stream| is_chosen(stream.tid, stream.pid));
+    let chosen = streams
+        .iter()
+        .filter(|stream| is_chosen(stream.tid, stream.pid));
     let mut chosen: Vec<u32> = chosen.map(|stream| stream.tid).collect();
     chosen.sort_unstable();
     chosen.dedup();

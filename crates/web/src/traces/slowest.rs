@@ -82,7 +82,14 @@ fn make(
             total += 1;
             let duration = time.saturating_sub(entered);
             let has_ended = ending != CallEnding::Open;
-            let ended = (duration, Reverse(entered), Reverse(place), own, call.depth, has_ended);
+            let ended = (
+                duration,
+                Reverse(entered),
+                Reverse(place),
+                own,
+                call.depth,
+                has_ended,
+            );
             kept.push(Reverse(ended));
             if kept.len() > MOST {
                 kept.pop();
@@ -90,19 +97,21 @@ fn make(
         }
     }
     let calls = kept.into_sorted_vec().into_iter();
-    let calls = calls.map(|Reverse((duration, Reverse(entered), Reverse(place), own, depth, ended))| {
-        let stream = view.streams()[place];
-        SlowCall {
-            key: thread_keys(stream.pid, stream.tid),
-            name: texts::name(view.task_name(place)),
-            tid: stream.tid,
-            begin_ns: open.since_first(entered),
-            duration_ns: duration,
-            self_ns: own,
-            depth,
-            ended,
-        }
-    });
+    let calls = calls.map(
+        |Reverse((duration, Reverse(entered), Reverse(place), own, depth, ended))| {
+            let stream = view.streams()[place];
+            SlowCall {
+                key: thread_keys(stream.pid, stream.tid),
+                name: texts::name(view.task_name(place)),
+                tid: stream.tid,
+                begin_ns: open.since_first(entered),
+                duration_ns: duration,
+                self_ns: own,
+                depth,
+                ended,
+            }
+        },
+    );
     Ok(SlowestCalls {
         function: function(open, ids.first().copied().unwrap_or_default(), 0),
         calls: calls.collect(),

@@ -65,7 +65,10 @@ impl MemorySize for TraceTable {
             let all = [&keys.function, &keys.thread, &keys.process];
             all.into_iter().flatten().map(String::len).sum::<usize>()
         };
-        let keys = self.keys.iter().map(|keys| size_of::<RowKeys>() + texts(keys));
+        let keys = self
+            .keys
+            .iter()
+            .map(|keys| size_of::<RowKeys>() + texts(keys));
         // Names take about as much as numbers.
         keys.sum::<usize>() + 1 + self.keys.len() * 32 * self.table.columns.len()
     }
@@ -104,7 +107,12 @@ fn of_functions(
     let plain = function_table(&rows, &FIELDS, false, ticks)?;
     // The module stands behind the columns of the command's table.
     let mut columns = plain.columns.clone();
-    columns.push(Column::new("module", "Module", ColumnKind::Name, Unit::None));
+    columns.push(Column::new(
+        "module",
+        "Module",
+        ColumnKind::Name,
+        Unit::None,
+    ));
     let mut table = Table::new(columns);
     for (row, times) in plain.rows().zip(&rows) {
         let notes = (0..plain.columns.len()).filter_map(|column| {

@@ -134,7 +134,10 @@ pub(crate) fn answer(
     }
     let pixels = request.pixels.unwrap_or(1000);
     if !(1..=MOST_PIXELS).contains(&pixels) {
-        return Err(Failure::parameter("pixels", format!("is 1 to {MOST_PIXELS}")));
+        return Err(Failure::parameter(
+            "pixels",
+            format!("is 1 to {MOST_PIXELS}"),
+        ));
     }
     let key = TileKey {
         calls: CallsKey {

@@ -65,7 +65,8 @@ fn calls(acts: &[Act]) -> Vec<Call> {
 
 fn numbers(list: &Value) -> Vec<u64> {
     let list = list.as_array().expect("a list").iter();
-    list.map(|value| value.as_u64().expect("a number")).collect()
+    list.map(|value| value.as_u64().expect("a number"))
+        .collect()
 }
 
 fn names(answer: &Value) -> Vec<String> {
@@ -91,7 +92,10 @@ fn functions_have_their_calls_and_times() {
     assert_eq!(column(&table, "total_avg"), [1000, 266]);
     let place = |id: &str| {
         let columns = table["columns"].as_array().expect("columns");
-        columns.iter().position(|column| column["id"] == id).expect("it")
+        columns
+            .iter()
+            .position(|column| column["id"] == id)
+            .expect("it")
     };
     assert_eq!(table["totals"][place("self")], 1500);
     assert_eq!(table["totals"][place("calls")], 4);
@@ -100,16 +104,25 @@ fn functions_have_their_calls_and_times() {
 
     let sorted = web.ask("/api/trace/table?sort=calls:desc");
     assert_eq!(column(&sorted, "function"), ["f2", "f1"]);
-    assert_eq!(sorted["sorted_by"], json!({"column": "calls", "direction": "desc"}));
+    assert_eq!(
+        sorted["sorted_by"],
+        json!({"column": "calls", "direction": "desc"})
+    );
     let filtered = web.ask("/api/trace/table?filter=F2");
     assert_eq!(column(&filtered, "function"), ["f2"]);
-    assert_eq!((&filtered["total_rows"], &filtered["matching_rows"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        (&filtered["total_rows"], &filtered["matching_rows"]),
+        (&json!(2), &json!(1))
+    );
     assert_eq!(filtered["totals"][place("calls")], 3);
     let second = web.ask("/api/trace/table?from=1&count=1");
     assert_eq!(column(&second, "function"), ["f2"]);
     let of_thread = web.ask("/api/trace/table?thread=8");
     assert_eq!(column(&of_thread, "calls"), [1]);
-    assert_eq!(column(&web.ask("/api/trace/table?process=7"), "calls"), [1, 3]);
+    assert_eq!(
+        column(&web.ask("/api/trace/table?process=7"), "calls"),
+        [1, 3]
+    );
     // From 300 to before 500 ns after the start: the second call of f2 in thread 7, and parts of the others.
     let part = web.ask("/api/trace/table?time=300..600&thread=7&sort=function");
     assert_eq!(column(&part, "self"), [199, 100]);
@@ -119,7 +132,10 @@ fn functions_have_their_calls_and_times() {
     assert_eq!(column(&threads, "calls"), [3, 1]);
     let csv = web.get("/api/trace/export?format=csv");
     let text = String::from_utf8(csv.body).expect("UTF-8");
-    assert!(text.starts_with("function,function_id,total,self,calls,"), "{text}");
+    assert!(
+        text.starts_with("function,function_id,total,self,calls,"),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 3);
 }
 
@@ -131,12 +147,19 @@ fn the_graph_has_paths_with_times_and_calls() {
     let paths = |graph: &Value, event: usize| -> Vec<(String, u64, u64, u64)> {
         let nodes = &graph["nodes"];
         let functions = names(graph);
-        let (own, total) = (numbers(&nodes["own"][event]), numbers(&nodes["total"][event]));
+        let (own, total) = (
+            numbers(&nodes["own"][event]),
+            numbers(&nodes["total"][event]),
+        );
         let samples = numbers(&nodes["own_samples"][event]);
         let each = numbers(&nodes["function"]).into_iter().enumerate();
         each.map(|(at, function)| {
             let depth = nodes["parent"][at].as_i64().map_or(0, |parent| parent + 1);
-            let name = format!("{}{}", "-".repeat(depth as usize), functions[function as usize]);
+            let name = format!(
+                "{}{}",
+                "-".repeat(depth as usize),
+                functions[function as usize]
+            );
             (name, own[at], total[at], samples[at])
         })
         .collect()
@@ -144,7 +167,11 @@ fn the_graph_has_paths_with_times_and_calls() {
     let path = |name: &str, own, total, calls| (name.to_owned(), own, total, calls);
     assert_eq!(graph["events"][0]["unit"], "ns");
     assert_eq!(graph["events"][0]["weight"], 1500);
-    let times = [path("f1", 700, 1000, 1), path("-f2", 300, 300, 2), path("f2", 500, 500, 1)];
+    let times = [
+        path("f1", 700, 1000, 1),
+        path("-f2", 300, 300, 2),
+        path("f2", 500, 500, 1),
+    ];
     assert_eq!(paths(&graph, 0), times);
     assert_eq!(paths(&graph, 1)[0], path("f1", 1, 3, 1));
     let by_calls = web.ask("/api/trace/graph?least=0&weight=calls");
@@ -165,7 +192,10 @@ fn bars_hold_every_call_once() {
     let (_folder, path) = known();
     let web = start(&path);
     let tile = web.ask("/api/trace/timeline?pixels=1000");
-    assert_eq!((&tile["start_ns"], &tile["end_ns"]), (&json!(0), &json!(1001)));
+    assert_eq!(
+        (&tile["start_ns"], &tile["end_ns"]),
+        (&json!(0), &json!(1001))
+    );
     let bars = &tile["lanes"][0]["bars"];
     assert_eq!(numbers(&bars["start"]), [100, 0, 400]);
     assert_eq!(numbers(&bars["end"]), [300, 1000, 500]);
@@ -184,7 +214,10 @@ fn bars_hold_every_call_once() {
     for pixels in [1, 10, 1000, 8000] {
         let tile = web.ask(&format!("/api/trace/timeline?pixels={pixels}"));
         let lane = &tile["lanes"][0];
-        assert_eq!(numbers(&lane["bars"]["count"]).iter().sum::<u64>(), all.len() as u64);
+        assert_eq!(
+            numbers(&lane["bars"]["count"]).iter().sum::<u64>(),
+            all.len() as u64
+        );
         assert_eq!(lane["levels"], 12);
         // A bar is wide, or alone in its pixel and the next one.
         assert!(numbers(&lane["bars"]["count"]).len() <= 12 * 2 * pixels + 12);
@@ -193,11 +226,18 @@ fn bars_hold_every_call_once() {
     let first = all.iter().map(|call| call.0).min().expect("calls");
     let middle = all[all.len() / 2];
     let (from, to) = (middle.0 - first, middle.1 - first + 40);
-    let tile = web.ask(&format!("/api/trace/timeline?pixels=8000&span={from}..{to}"));
+    let tile = web.ask(&format!(
+        "/api/trace/timeline?pixels=8000&span={from}..{to}"
+    ));
     let lane = &tile["lanes"][0]["bars"];
-    let found = numbers(&lane["start"]).into_iter().zip(numbers(&lane["end"]));
+    let found = numbers(&lane["start"])
+        .into_iter()
+        .zip(numbers(&lane["end"]));
     let found: Vec<(u64, u64)> = found.collect();
-    assert!(found.contains(&(middle.0 - first, middle.1 - first)), "{middle:?} {found:?}");
+    assert!(
+        found.contains(&(middle.0 - first, middle.1 - first)),
+        "{middle:?} {found:?}"
+    );
 }
 
 #[test]
@@ -231,7 +271,10 @@ fn replays_have_every_row_in_order() {
     let at = web.ask("/api/trace/replay?at=250&count=1");
     assert_eq!((&at["at_row"], &at["from"]), (&json!(3), &json!(3)));
     assert_eq!(web.ask("/api/trace/find?text=f2")["row"], 1);
-    assert_eq!(web.ask("/api/trace/find?text=F1&from=1")["row"], Value::Null);
+    assert_eq!(
+        web.ask("/api/trace/find?text=F1&from=1")["row"],
+        Value::Null
+    );
 
     // More rows than lie between two marks, many of them at the same time.
     let mut random = Random(11);
@@ -266,7 +309,10 @@ fn replays_have_every_row_in_order() {
     assert!(expected.len() > 15_000);
     let mut found = Vec::new();
     while found.len() < expected.len() {
-        let piece = web.ask(&format!("/api/trace/replay?from={}&count=2000", found.len()));
+        let piece = web.ask(&format!(
+            "/api/trace/replay?from={}&count=2000",
+            found.len()
+        ));
         assert_eq!(piece["total_rows"], expected.len());
         found.extend(kinds(&piece));
     }
@@ -275,7 +321,11 @@ fn replays_have_every_row_in_order() {
         let time = expected[place].1;
         let wanted = expected.iter().position(|row| row.1 >= time);
         let at = web.ask(&format!("/api/trace/replay?at={time}&count=1"));
-        assert_eq!(at["at_row"].as_u64().map(|row| row as usize), wanted, "{place}");
+        assert_eq!(
+            at["at_row"].as_u64().map(|row| row as usize),
+            wanted,
+            "{place}"
+        );
     }
 }
 
@@ -287,7 +337,10 @@ fn the_slowest_calls_are_those_that_took_longest() {
     let web = start(&path);
     let table = web.ask("/api/trace/table?filter=f3");
     let key = table["rows"][0]["key"]["function"].as_str().expect("a key");
-    let slowest = web.ask(&format!("/api/trace/slowest?count=20&function={}", escaped(key)));
+    let slowest = web.ask(&format!(
+        "/api/trace/slowest?count=20&function={}",
+        escaped(key)
+    ));
     let mut expected: Vec<u64> = threads
         .iter()
         .flat_map(|acts| calls(acts))
@@ -309,12 +362,19 @@ fn the_overview_tells_what_there_is() {
     let (_folder, path) = known();
     let web = start(&path);
     let trace = web.ask("/api/trace");
-    assert_eq!((&trace["label"], &trace["duration_ns"]), (&json!("dioptra.trace"), &json!(1000)));
+    assert_eq!(
+        (&trace["label"], &trace["duration_ns"]),
+        (&json!("dioptra.trace"), &json!(1000))
+    );
     assert_eq!(trace["first_time_ns"], FIRST);
     assert_eq!(trace["threads"].as_array().map(Vec::len), Some(2));
     // The recorder of this trace never came to its end.
     let facts = trace["facts"].as_array().expect("facts");
-    assert!(facts.iter().any(|fact| fact["id"] == "no_end" && fact["severity"] == "loss"));
+    assert!(
+        facts
+            .iter()
+            .any(|fact| fact["id"] == "no_end" && fact["severity"] == "loss")
+    );
 }
 
 #[test]
@@ -324,9 +384,22 @@ fn damaged_traces_are_read_as_far_as_they_go() {
     let records = path.join("records");
     let whole = std::fs::read(&records).expect("the records");
     let ask_all = |web: &Running| {
-        for endpoint in ["", "/table", "/graph", "/timeline", "/replay", "/find?text=f", "/table?time=100..5000"] {
+        for endpoint in [
+            "",
+            "/table",
+            "/graph",
+            "/timeline",
+            "/replay",
+            "/find?text=f",
+            "/table?time=100..5000",
+        ] {
             let answer = web.get(&format!("/api/trace{endpoint}"));
-            assert_eq!(answer.status, 200, "{endpoint}: {}", String::from_utf8_lossy(&answer.body));
+            assert_eq!(
+                answer.status,
+                200,
+                "{endpoint}: {}",
+                String::from_utf8_lossy(&answer.body)
+            );
         }
     };
     // Cut off in the middle.
@@ -352,7 +425,9 @@ fn damaged_traces_are_read_as_far_as_they_go() {
     let web = start(&path);
     let status = web.ask("/api/status");
     assert_eq!(status["profiles"][0]["state"], "failed");
-    let error = status["profiles"][0]["error"]["text"].as_str().expect("a text");
+    let error = status["profiles"][0]["error"]["text"]
+        .as_str()
+        .expect("a text");
     assert!(error.contains("info.json"), "{error}");
     assert_eq!(web.get("/api/trace/table").code(), "load_failed");
     let empty = tempfile::tempdir().expect("a folder");
@@ -391,7 +466,11 @@ fn profiles_and_traces_stand_beside_each_other() {
         ("trace/slowest?function=%00", 404, "no_such_function"),
     ] {
         let response = web.get(&format!("/api/{endpoint}"));
-        assert_eq!((response.status, response.code().as_str()), (status, code), "{endpoint}");
+        assert_eq!(
+            (response.status, response.code().as_str()),
+            (status, code),
+            "{endpoint}"
+        );
     }
 }
 
@@ -401,7 +480,12 @@ fn a_trace_that_is_recorded_again_is_shown_anew() {
     let web = start(&path);
     assert_eq!(column(&web.ask("/api/trace/table"), "calls"), [1, 3]);
     // The older trace moves aside, as recorders do it.
-    drop(trace(&path, 1, &[vec![Act::Enter(10, 1), Act::Leave(30)]], 9));
+    drop(trace(
+        &path,
+        1,
+        &[vec![Act::Enter(10, 1), Act::Leave(30)]],
+        9,
+    ));
     let generation = |status: &Value| status["profiles"][0]["generation"].as_u64();
     web.wait_for(|status| generation(status) == Some(2));
     assert_eq!(column(&web.ask("/api/trace/table"), "total"), [20]);

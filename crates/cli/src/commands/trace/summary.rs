@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The remedy for threads that wait for the tracer.
-pub const TRACE_LESS: &str = "record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)";
+pub const TRACE_LESS: &str =
+    "record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)";
 
 /// The largest trace, in bytes, that is read again to count its calls; that takes a moment only.
 const READ_AT_ONCE: u64 = 64 << 20;

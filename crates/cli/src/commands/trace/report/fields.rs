@@ -67,4 +67,3 @@ pub fn push_text(field: Field, row: &Row, out: &mut Vec<u8>) {
 pub fn width(field: Field) -> usize {
     if field.is_moment() { 18 } else { 10 }
 }
-
