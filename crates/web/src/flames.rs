@@ -265,7 +265,9 @@ pub(crate) fn shown_tree(
         answer_nodes
             .parent
             .push(parent.map_or(-1, |parent| parent as i32));
-        answer_nodes.function.push(function(tree.function[*node]));
+        answer_nodes
+            .function
+            .push(function(tree.function[*node]));
         answer_nodes.below.push(tree.below[*node]);
     }
     let each = |counts: &[Vec<Count>], value: fn(&Count) -> u64| -> Vec<Vec<u64>> {
@@ -344,9 +346,7 @@ pub(crate) fn answer(
         function_ids: HashMap::new(),
         module_ids: HashMap::new(),
     };
-    let shown = shown_tree(&tree, root, &wholes, request, |function| {
-        interned.function(function)
-    });
+    let shown = shown_tree(&tree, root, &wholes, request, |function| interned.function(function));
     Ok(FlameAnswer {
         profile: selected.loaded.index,
         generation: selected.loaded.generation,
