@@ -11,8 +11,8 @@ const threads = [7, 8, 9].map((tid, at) => ({ key: { process: "7", thread: Strin
 const HEAD = { profile: 1, generation: 1 };
 const FACTS = [{ id: "lost_records", severity: "loss", text: "3 records are missing <b>here</b>", value: 3 }];
 
-/** The slot of the trace in the status. */
-export const slot = { index: 1, label: "mock.trace", path: "/home/me/mock.trace", kind: "trace", generation: 1, state: "ready", reloading: false, progress: null, elapsed_ms: 3, error: null };
+/** The slot of the trace in the status, with this index. */
+export const slotAt = (index) => ({ index: (HEAD.profile = index), label: "mock.trace", path: "/home/me/mock.trace", kind: "trace", generation: 1, state: "ready", reloading: false, progress: null, elapsed_ms: 3, error: null });
 
 function overview() {
   return {

@@ -3,11 +3,11 @@
 //
 //   node tests/mock.mjs [PORT]     prints the address to open
 
+import { answers as traceAnswers, slotAt as traceSlotAt } from "./mock-traces.mjs";
 import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
-import { answers as traceAnswers, slot as traceSlot } from "./mock-traces.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "mock-token";
@@ -190,9 +190,11 @@ const profile = {
   counts: { processes: processes.length, threads: processes.length, modules: modules.length, functions: FUNCTIONS, cpus: 8 },
   facts: [{ id: "lost", severity: "loss", text: "12 samples were lost. Record with a larger -m.", value: 12 }, { id: "x", severity: "info", text: "<b>bold</b> text from a file", value: null }],
 };
-const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "mock.data", path: "/home/me/mock.data", kind: "profile", generation: 1, state: "ready", progress: null, elapsed_ms: 3, error: null }, traceSlot] };
+const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "mock.data", path: "/home/me/mock.data", generation: 1, state: "ready", progress: null, elapsed_ms: 3, error: null }] };
 
 const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+for (const each of status.profiles) each.kind = "profile";
+status.profiles.push(traceSlotAt(status.profiles.length));
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
 
 export const mock = createServer(async (request, response) => {
@@ -205,9 +207,11 @@ export const mock = createServer(async (request, response) => {
     return;
   }
   if (request.headers["x-dioptra-token"] !== TOKEN) { send(401, TYPES.json, JSON.stringify({ error: { code: "no_token", text: "The token is missing or wrong.", remedy: "Open the printed address." } })); return; }
+  const ofTrace = traceAnswers[address.pathname.slice(5)]?.(query);
+  if (ofTrace) { send(ofTrace.status ?? 200, "application/json", JSON.stringify(ofTrace.body ?? ofTrace)); return; }
   if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
   const answers = { status: () => status, profile: () => profile, table: () => table(query), flame: () => flame(query), timeline: () => timeline(query), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
-  const answer = (answers[address.pathname.slice(5)] ?? traceAnswers[address.pathname.slice(5)])?.(query) ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
+  const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
   send(answer.status ?? 200, "application/json", JSON.stringify(answer.body ?? answer));
 });
 

@@ -5,9 +5,9 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { traceTests } from "./trace.mjs";
 import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
-import { traceTests } from "./trace.mjs";
 
 const given = process.argv.slice(2);
 let address = given.find((each) => each.startsWith("http"));
@@ -281,9 +281,8 @@ test("names never become markup", async ({ page }) => {
   }
 });
 
-traceTests(test, { settle, origin, hash, table });
-
 let failed = 0;
+traceTests(test, { settle, origin, hash, table });
 for (const { name, body } of tests) {
   if (parts.length > 0 && !parts.some((part) => name.includes(part))) continue;
   const began = Date.now();
