@@ -3,6 +3,7 @@
 //
 //   node tests/mock.mjs [PORT]     prints the address to open
 
+import { answers as traceAnswers, slotAt as traceSlotAt } from "./mock-traces.mjs";
 import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -198,6 +199,8 @@ const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "m
 status.profiles.push({ ...status.profiles[0], index: 1, label: "after.data" });
 
 const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+for (const each of status.profiles) each.kind = "profile";
+status.profiles.push(traceSlotAt(status.profiles.length));
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
 
 export const mock = createServer(async (request, response) => {
@@ -210,6 +213,8 @@ export const mock = createServer(async (request, response) => {
     return;
   }
   if (request.headers["x-dioptra-token"] !== TOKEN) { send(401, TYPES.json, JSON.stringify({ error: { code: "no_token", text: "The token is missing or wrong.", remedy: "Open the printed address." } })); return; }
+  const ofTrace = traceAnswers[address.pathname.slice(5)]?.(query);
+  if (ofTrace) { send(ofTrace.status ?? 200, "application/json", JSON.stringify(ofTrace.body ?? ofTrace)); return; }
   if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
   const answers = { status: () => status, profile: () => ({ ...profile, profile: Number(query.get("profile") ?? 0) }), table: () => table(query), flame: () => { const answer = flame(query); return query.get("with") ? { ...answer, other: flameOther(answer) } : answer; }, timeline: () => timeline(query), heatmap: () => heatmapAnswer(query, EVENTS), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
   const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };

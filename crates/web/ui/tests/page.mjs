@@ -5,6 +5,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { traceTests } from "./trace.mjs";
 import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
 import { timeTests } from "./time.mjs";
@@ -294,6 +295,7 @@ test("the policy keeps scripts and requests out", async ({ page, problems }) => 
 });
 
 let failed = 0;
+traceTests(test, { settle, origin, hash, table });
 for (const { name, body } of tests) {
   if (parts.length > 0 && !parts.some((part) => name.includes(part))) continue;
   const began = Date.now();

@@ -3,7 +3,7 @@
 import { createSignal, For, type JSX, onCleanup, onMount, Show } from "solid-js";
 import type { Column } from "../net/types";
 import { offeredColumns } from "./columns";
-import { MEASURES, shownMeasures, tableSettings } from "./settings";
+import { hiddenAtFirst, MEASURES, shownMeasures, tableSettings } from "./settings";
 
 interface ToolsProps {
   name: string;
@@ -27,6 +27,8 @@ export function TableTools(props: ToolsProps) {
   const { settings, change } = tableSettings(props.name);
   const events = () => new Set(props.columns.map((column) => column.event).filter((event) => event !== null)).size;
   const measures = () => shownMeasures(settings, events());
+  // Tables of calls have no events.
+  const hasMeasures = () => events() > 0 || props.columns.length === 0;
   return (
     <div class="tools" role="toolbar" aria-label="Table">
       {props.lead}
@@ -48,7 +50,7 @@ export function TableTools(props: ToolsProps) {
       <span class="note">{props.note}</span>
       <span class="space" />
       <span class="toggles" role="group" aria-label="Measures">
-        <For each={MEASURES}>
+        <For each={hasMeasures() ? MEASURES : []}>
           {(measure) => (
             <button
               class="toggle" aria-pressed={measures()[measure]} title={`Columns with ${measure === "percent" ? "shares" : measure === "samples" ? "numbers of samples" : "time or events"}`}
@@ -70,7 +72,7 @@ export function TableTools(props: ToolsProps) {
             </label>
           )}
         </For>
-        <button onClick={() => change({ widths: {}, hidden: {}, expanded: {}, measures: null, errors: false })}>As at first</button>
+        <button onClick={() => change({ widths: {}, hidden: hiddenAtFirst(props.name), expanded: {}, measures: null, errors: false })}>As at first</button>
       </Menu>
       <Menu label="Save">
         <button onClick={() => props.onSave("csv")}>CSV, {props.saves ?? "all rows"}</button>

@@ -16,10 +16,17 @@ export interface TableSettings {
 export const MEASURES = ["percent", "samples", "weight"] as const;
 export type Measure = (typeof MEASURES)[number];
 
+/** The columns that a table hides at first, by the table's name. */
+const HIDDEN: Record<string, readonly string[]> = { statistics: ["total_stdv", "self_avg", "self_min", "self_max", "self_stdv", "size"] };
+
+export function hiddenAtFirst(name: string): Record<string, boolean> {
+  return Object.fromEntries((HIDDEN[name] ?? []).map((column) => [column, true]));
+}
+
 const stores = new Map<string, ReturnType<typeof createSettings>>();
 
 function createSettings(name: string) {
-  const initial: TableSettings = { measures: null, errors: false, hidden: {}, widths: {}, expanded: {} };
+  const initial: TableSettings = { measures: null, errors: false, hidden: hiddenAtFirst(name), widths: {}, expanded: {} };
   try {
     Object.assign(initial, JSON.parse(localStorage.getItem(`dioptra-table-${name}`) ?? "{}"));
   } catch {

@@ -1,6 +1,6 @@
 // The views of a trace.
 
-import { createEffect, Match, Switch } from "solid-js";
+import { createEffect, Match, Switch, untrack } from "solid-js";
 import { loadedTrace } from "../state/profile";
 import { learnNames } from "../state/selection";
 import { CallsView } from "../views/Calls";
@@ -14,8 +14,13 @@ export function TraceViews() {
   createEffect(() => {
     const trace = loadedTrace();
     if (!trace) return;
-    learnNames(trace.threads.map((thread) => ["thread", String(thread.tid), `${thread.name} (${thread.tid})`] as const));
-    learnNames(trace.processes.map((process) => ["process", process.key, `${process.executable.split("/").pop() ?? ""} (${process.pid})`] as const));
+    // A process that executes another program is there again, under the same number: the last name counts.
+    const threads = new Map(trace.threads.map((thread) => [String(thread.tid), `${thread.name} (${thread.tid})`]));
+    const processes = new Map(trace.processes.map((process) => [process.key, `${process.executable.split("/").pop() ?? ""} (${process.pid})`]));
+    untrack(() => {
+      learnNames([...threads].map(([key, name]) => ["thread", key, name] as const));
+      learnNames([...processes].map(([key, name]) => ["process", key, name] as const));
+    });
   });
   return (
     <Switch>

@@ -118,9 +118,9 @@ export function CallsView() {
         <button disabled={!brush()} onClick={() => show(brush()!)}>Zoom to selection</button>
         <button disabled={state.span === ""} onClick={() => show(bounds())}>Show all</button>
         <Show when={(question.answer()?.total_lanes ?? 0) > lanes()}><button onClick={() => setLanes(lanes() + 3 * LANES)}>More threads</button></Show>
-        <span class="note">{duration(Math.round(shown().to - shown().from))} shown{(question.answer()?.total_lanes ?? 0) > lanes() ? ` · ${count(lanes())} of ${count(question.answer()!.total_lanes)} threads` : ""}{profileBeside() ? ` · samples of ${visible(profileBeside()!.label)} below the calls` : ""}</span>
+        <span class="note">{duration(Math.round(shown().to - shown().from))}{(question.answer()?.total_lanes ?? 0) > lanes() ? ` · ${count(lanes())} of ${count(question.answer()!.total_lanes)} threads` : ""}{profileBeside() ? ` · samples of ${visible(profileBeside()!.label)} below` : ""}</span>
         <span class="space" />
-        <span class="note">Drag: select time · Ctrl+wheel: zoom · Shift+wheel: move · double click: zoom to the call</span>
+        <span class="note">Drag: select · Ctrl+wheel: zoom · Shift+wheel: move</span>
         <Menu label="Save">
           <button onClick={() => { const now = model(); if (handle && now) saveText("dioptra-call-timeline.svg", callsSvg(now, handle.look()), "image/svg+xml"); }}>SVG picture</button>
           <button onClick={() => handle && savePng("dioptra-call-timeline.png", handle.canvas)}>PNG picture</button>

@@ -3,7 +3,7 @@
 import { For, Show } from "solid-js";
 import { bytes, count, duration, inUnit, plural } from "../format";
 import { baseName, fold, visible } from "../names";
-import type { TableAnswer } from "../net/types";
+import type { Row, TableAnswer } from "../net/types";
 import { Wrong } from "../shell/Message";
 import { loadedTrace } from "../state/profile";
 import { createQuestion } from "../state/query";
@@ -104,6 +104,13 @@ function Modules() {
   );
 }
 
+/** The length of a bar beside a row: its share of the largest value. */
+function barOf(answer: TableAnswer, row: Row, id: string): string {
+  const at = answer.columns.findIndex((column) => column.id === id);
+  const most = answer.rows.reduce((most, each) => Math.max(most, Number(each.cells[at] ?? 0)), 0);
+  return `${most > 0 ? (100 * Number(row.cells[at] ?? 0)) / most : 0}%`;
+}
+
 function Threads() {
   const question = createQuestion<TableAnswer>("trace/table", () => ({ ...calls(), by: "thread", count: 8 }));
   const at = (answer: TableAnswer, id: string) => answer.columns.findIndex((column) => column.id === id);
@@ -117,7 +124,7 @@ function Threads() {
             <For each={answer().rows}>
               {(row) => (
                 <li><button onClick={() => { if (row.key.thread) go({ view: "calls", thread: [row.key.thread] }); }}>
-                  <span class="share">{inUnit(Number(row.cells[at(answer(), "total")] ?? 0), answer().columns[at(answer(), "total")]?.unit ?? null)}</span>
+                  <span class="share" style={{ "--bar": barOf(answer(), row, "total") }}>{inUnit(Number(row.cells[at(answer(), "total")] ?? 0), answer().columns[at(answer(), "total")]?.unit ?? null)}</span>
                   <span class="samples">{count(Number(row.cells[at(answer(), "calls")] ?? 0))}</span>
                   <span class="name">{visible(String(row.cells[at(answer(), "task")] ?? "")).slice(0, 200)} ({String(row.cells[at(answer(), "tid")] ?? "")})</span>
                 </button></li>
@@ -147,7 +154,7 @@ function Longest(props: { sort: "total" | "self"; title: string }) {
                   const column = () => at(answer(), props.sort);
                   return (
                     <li><button title={visible(name()).slice(0, 4000)} onClick={() => { if (row.key.function) go({ view: "statistics", open: row.key.function }); }}>
-                      <span class="share">{inUnit(Number(row.cells[column()] ?? 0), answer().columns[column()]?.unit ?? null)}</span>
+                      <span class="share" style={{ "--bar": barOf(answer(), row, props.sort) }}>{inUnit(Number(row.cells[column()] ?? 0), answer().columns[column()]?.unit ?? null)}</span>
                       <span class="samples">{count(Number(row.cells[at(answer(), "calls")] ?? 0))}</span>
                       <span class="name">{fold(name()) || "[no name]"}</span>
                     </button></li>
