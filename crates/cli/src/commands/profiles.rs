@@ -5,6 +5,7 @@ use super::nothing::Filters;
 use crate::symbol_sources::ProfileSymbols;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use dioptra_export::Origin;
 use dioptra_metrics::EventName;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{ReadFormat, SampleType};
@@ -193,6 +194,19 @@ pub struct DataNeeds {
     pub unknown_ranges: bool,
     /// The place where samples in the kernel count.
     pub kernel: KernelSamples,
+    /// The data that is loaded where the samples have it.
+    pub optional: OptionalData,
+}
+
+/// Data of samples that a command can do without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionalData {
+    /// The CPU of each sample.
+    pub cpus: bool,
+    /// The time of each sample.
+    pub times: bool,
+    /// The modules that each process had mapped.
+    pub mappings: bool,
 }
 
 /// A profile with the names of its locations.
@@ -207,6 +221,8 @@ pub struct Loaded {
     shapes: Option<Shapes>,
     /// The id of the CPU on which the profile was recorded.
     pub cpuid: Option<String>,
+    /// The machine and the command of the recording.
+    pub origin: Origin,
 }
 
 impl Loaded {
@@ -287,11 +303,16 @@ impl Selection {
         let recording = open(path)?;
         let data = &recording.data;
         let has = |by| wanted.by.contains(&by);
-        let by_cpu = has(By::Cpu) || has(By::Socket);
+        let optional = wanted.optional;
+        let by_cpu = has(By::Cpu)
+            || has(By::Socket)
+            || (optional.cpus && samples_tell(data, SampleType::CPU));
         if by_cpu || !self.cpu.is_empty() {
             check_cpus(data)?;
         }
-        let by_time = has(By::Time) || wanted.times;
+        let by_time = has(By::Time)
+            || wanted.times
+            || (optional.times && samples_tell(data, SampleType::TIME));
         if by_time {
             check_times(data)?;
         }
@@ -307,6 +328,7 @@ impl Selection {
             },
             cpus: by_cpu,
             log: by_time,
+            mappings: optional.mappings,
             errors: wanted.errors,
             set_aside: recording.set_aside(),
             branches: wanted.branches,
@@ -355,6 +377,7 @@ impl Selection {
             blocks,
             shapes,
             cpuid: data.features().cpuid.clone(),
+            origin: Origin::of(data.features()),
         })
     }
 
