@@ -59,7 +59,7 @@ impl fmt::Display for Lost {
         };
         let text = match self.kind {
             LostKind::Events => of("the samples of", "more event", "more events"),
-            LostKind::Samples => of("how many", "sample there is", "samples there are"),
+            LostKind::Samples => format!("the number of samples, {count}"),
             LostKind::Weights => of("the weights of", "sample", "samples"),
             LostKind::Modules => of("the names of", "module", "modules"),
             LostKind::BuildIds => of("the build ids of", "module", "modules"),

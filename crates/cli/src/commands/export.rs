@@ -110,7 +110,7 @@ impl Format {
             by: vec![By::Function, By::Thread],
             call_chains: true,
             inlined,
-            // As `dioptra report` counts them.
+            // `dioptra report` counts them so, too.
             kernel: KernelSamples::WithCallerOfSetAside,
             ..DataNeeds::default()
         };
