@@ -9,6 +9,8 @@ import "./style/shell.css";
 import "./style/table.css";
 import "./style/views.css";
 import "./style/code.css";
+import "./style/flame.css";
+import "./style/heat.css";
 
 findToken();
 followTheme();

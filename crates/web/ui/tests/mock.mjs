@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
+import { heatmapAnswer, KINDS, lostSamples, nodeAtPath } from "./mock-time.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "mock-token";
@@ -144,7 +145,7 @@ function flame(query) {
     if (nodes.parent[at] >= 0) nodes.own[e][nodes.parent[at]] -= nodes.total[e][at];
     nodes.own_samples[e][at] = Math.round(nodes.own[e][at] / EVENTS[e].period);
   }
-  const root = query.get("root");
+  const root = query.get("root") ?? nodeAtPath(nodes, query.getAll("path"), functions);
   const levels = Number(query.get("levels") ?? 1e9);
   if (root !== null || levels < 1e9) {
     // Keeps the root with its levels, or the top levels; positions change, so indices are written anew.
@@ -164,7 +165,7 @@ function flame(query) {
   return {
     profile: 0, generation: 1, direction: inverted ? "callers" : "callees",
     events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, samples: Math.round(sums[e] / period), weight: sums[e] })),
-    functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules, above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
+    functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules: modules.map((module, at) => ({ ...module, kind: KINDS[at] })), ...lostSamples(query, EVENTS), above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
   };
 }
 
@@ -191,7 +192,7 @@ const profile = {
 };
 const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "mock.data", path: "/home/me/mock.data", generation: 1, state: "ready", progress: null, elapsed_ms: 3, error: null }] };
 
-const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
 
 export const mock = createServer(async (request, response) => {
@@ -205,7 +206,7 @@ export const mock = createServer(async (request, response) => {
   }
   if (request.headers["x-dioptra-token"] !== TOKEN) { send(401, TYPES.json, JSON.stringify({ error: { code: "no_token", text: "The token is missing or wrong.", remedy: "Open the printed address." } })); return; }
   if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
-  const answers = { status: () => status, profile: () => profile, table: () => table(query), flame: () => flame(query), timeline: () => timeline(query), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
+  const answers = { status: () => status, profile: () => profile, table: () => table(query), flame: () => flame(query), timeline: () => timeline(query), heatmap: () => heatmapAnswer(query, EVENTS), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
   const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
   send(answer.status ?? 200, "application/json", JSON.stringify(answer.body ?? answer));
 });

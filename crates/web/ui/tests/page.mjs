@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
+import { timeTests } from "./time.mjs";
 
 const given = process.argv.slice(2);
 let address = given.find((each) => each.startsWith("http"));
@@ -279,6 +280,8 @@ test("names never become markup", async ({ page }) => {
     assert.equal(made, 0, view);
   }
 });
+
+timeTests({ test, show, hash, can, settle, table, hottest });
 
 let failed = 0;
 for (const { name, body } of tests) {

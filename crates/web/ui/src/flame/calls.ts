@@ -13,6 +13,8 @@ const FEW = 10;
 
 interface CallNode extends ShownRow {
   number: number;
+  /** The functions from the top to it. */
+  path: string[];
   children: CallNode[] | null;
 }
 
@@ -50,8 +52,8 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
     const { nodes, functions, modules, events } = answer;
     const names: [("function" | "module"), string, string][] = [];
     const shown: CallNode[] = [];
-    // Asked with a root, the answer's first node is the root itself.
-    const wanted = under === null ? -1 : nodes.id.indexOf(under.number);
+    // Asked with a path, the answer's first node is the one to which it leads.
+    const wanted = under === null ? -1 : 0;
     for (let at = 0; at < nodes.id.length; at++) {
       if (nodes.parent[at] !== wanted) continue;
       const fn = functions[nodes.function[at]!];
@@ -66,7 +68,7 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
         return [share(total, event.weight), share(own, event.weight), samples, total];
       });
       shown.push({
-        id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
+        id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, path: [...(under?.path ?? []), fn?.key ?? ""], key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
         cells: [fn?.name ?? "", module?.name ?? "", ...cells], depth: under ? under.depth + 1 : 0, below: nodes.below[at]!, notes, children: null,
       });
     }
@@ -74,7 +76,7 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
     return shown;
   };
   const load = async (under: CallNode | null, mine: AbortController): Promise<CallNode[]> => {
-    const answer = await ask<FlameAnswer>("flame", { ...untrack(parameters), levels: 1, count: MOST, least: 0, root: under ? under.number : null }, mine.signal);
+    const answer = await ask<FlameAnswer>("flame", { ...untrack(parameters), levels: 1, count: MOST, least: 0, path: under?.path ?? [] }, mine.signal);
     if (current() === mine && under === null) setColumns(callColumns(answer.events));
     const nodes = toNodes(answer, under);
     await Promise.all(nodes.filter((node) => open.has(node.id) && node.below > 0).map(async (node) => { node.children = await load(node, mine); }));

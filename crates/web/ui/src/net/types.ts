@@ -1,6 +1,6 @@
 // The types of the server's answers, under the names that the page uses. The server writes src/api/types.ts.
 
 export type {
-  CellValue as Cell, EventInfo, ErrorBody, FactAnswer as Fact, FlameAnswer, FunctionAnswer, ProfileAnswer, ProfileStatus as ProfileState,
+  CellValue as Cell, EventInfo, ErrorBody, FactAnswer as Fact, FlameAnswer, FunctionAnswer, HeatmapAnswer, ProfileAnswer, ProfileStatus as ProfileState,
   RowKeys as RowKey, SourceAnswer, SourceFile, Status, TableAnswer, TableColumn as Column, TableRow as Row, TimelineAnswer,
 } from "../api/types";

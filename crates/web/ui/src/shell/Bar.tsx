@@ -4,7 +4,7 @@ import { For, Show } from "solid-js";
 import { visible } from "../names";
 import { loaded, status } from "../state/profile";
 import { shownEvents } from "../state/selection";
-import { go, linkTo, noConditions, state, type View } from "../state/url";
+import { go, linkTo, noChanges, noConditions, state, type View } from "../state/url";
 import { isDark, toggleTheme } from "./theme";
 
 const TITLES: Record<View, string> = {
@@ -28,7 +28,7 @@ export function Bar(props: { onHelp(): void }) {
       <Show when={(status()?.profiles.length ?? 0) > 1} fallback={<span class="file" title={visible(loaded()?.path ?? "")}>{visible(loaded()?.label ?? "")}</span>}>
         <select
           aria-label="Profile" value={state.profile}
-          onChange={(event) => go({ ...noConditions(), profile: Number(event.currentTarget.value), open: "", focus: "" })}
+          onChange={(event) => go({ ...noConditions(), ...noChanges(), zoom: [], shown: null, profile: Number(event.currentTarget.value), open: "", focus: "" })}
         >
           <For each={status()?.profiles}>{(profile) => <option value={profile.index}>{visible(profile.label)}</option>}</For>
         </select>

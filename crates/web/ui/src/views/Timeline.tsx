@@ -1,6 +1,6 @@
 // The timeline: the samples of each thread, process or CPU over time. A brush selects a range for every view.
 
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { count, duration, inUnit, plural } from "../format";
 import { visible } from "../names";
 import type { TimelineAnswer } from "../net/types";
@@ -15,6 +15,7 @@ import { createRowHeight } from "../table/virtual";
 import { LaneCanvas } from "../timeline/LaneCanvas";
 import type { Stretch } from "../timeline/scale";
 import { timelineSvg } from "../timeline/svg";
+import { HeatView } from "./Heat";
 
 const MOST_LANES = 120;
 const LANES: { key: PageState["lanes"]; title: string }[] = [{ key: "thread", title: "Threads" }, { key: "process", title: "Processes" }, { key: "cpu", title: "CPUs" }];
@@ -22,12 +23,22 @@ const LANES: { key: PageState["lanes"]; title: string }[] = [{ key: "thread", ti
 interface Hover { time: number; lane: number; x: number; y: number }
 
 export function TimelineView() {
+  const lead = () => (
+    <span class="toggles" role="group" aria-label="Picture">
+      <button class="toggle" aria-pressed={!state.heat} onClick={() => go({ heat: false })} title="Lanes over time">Lanes</button>
+      <button class="toggle" aria-pressed={state.heat} onClick={() => go({ heat: true })} title="Each second as a column: what recurs within seconds shows as a pattern">Heat map</button>
+    </span>
+  );
+  return <Show when={state.heat} fallback={<LanesView lead={lead()} />}><HeatView lead={lead()} /></Show>;
+}
+
+function LanesView(props: { lead: JSX.Element }) {
   const bounds = (): Stretch => ({ from: 0, to: Math.max(1, Math.ceil(loaded()!.duration_ns ?? 1)) });
-  const [zoom, setZoom] = createSignal<Stretch | null>(null);
+  const zoom = (): Stretch | null => (state.shown ? { from: state.shown[0] ?? 0, to: Math.min(bounds().to, state.shown[1] ?? bounds().to) } : null);
   const [shared, setShared] = createSignal(true);
   const [hover, setHover] = createSignal<Hover | null>(null);
   const laneHeight = createRowHeight(2.1);
-  const shown = createMemo(() => zoom() ?? bounds());
+  const shown = createMemo(() => { const now = zoom(); return now && now.from < now.to ? now : bounds(); });
   const bins = () => Math.max(100, Math.min(1200, Math.round((innerWidth - 260) / 2)));
   const span = (stretch: Stretch) => `${Math.floor(stretch.from)}..${Math.ceil(stretch.to)}`;
   const whole = createQuestion<TimelineAnswer>("timeline", () => ({ ...selection(["time"]), rows: "all", bins: bins(), span: span(bounds()) }));
@@ -38,7 +49,10 @@ export function TimelineView() {
   }));
   const brush = (): Stretch | null => (state.time ? { from: state.time[0] ?? bounds().from, to: state.time[1] ?? bounds().to } : null);
   const setBrush = (stretch: Stretch | null) => go({ time: stretch ? [Math.round(stretch.from), Math.round(stretch.to)] : null });
-  const setShown = (stretch: Stretch) => setZoom(stretch.from <= bounds().from && stretch.to >= bounds().to ? null : { from: Math.max(0, stretch.from), to: Math.min(bounds().to, stretch.to) });
+  // Each step of a wheel would be a step of the back button; only buttons make one.
+  const setShown = (stretch: Stretch, quiet = true) => go({
+    shown: stretch.from <= bounds().from && stretch.to >= bounds().to ? null : [Math.round(Math.max(0, stretch.from)), Math.round(Math.min(bounds().to, stretch.to))],
+  }, quiet);
   const covers = (answer: TimelineAnswer | null): Stretch => (answer ? { from: answer.start_ns, to: answer.end_ns } : shown());
   const lanes = createMemo(() => {
     const answer = rows.answer();
@@ -66,14 +80,15 @@ export function TimelineView() {
   return (
     <>
       <div class="tools" role="toolbar" aria-label="Timeline">
+        {props.lead}
         <span class="toggles" role="group" aria-label="Lanes">
           <For each={LANES.filter((lane) => lane.key !== "cpu" || loaded()!.has.cpus)}>
             {(lane) => <button class="toggle" aria-pressed={kind() === lane.key} onClick={() => go({ lanes: lane.key })}>{lane.title}</button>}
           </For>
         </span>
         <button class="toggle" aria-pressed={shared()} onClick={() => setShared(!shared())} title="All lanes have the same height for the same number of samples">One scale</button>
-        <button disabled={!brush()} onClick={() => { const now = brush(); if (now) setShown(now); }}>Zoom to selection</button>
-        <button disabled={!zoom()} onClick={() => setZoom(null)}>Show all</button>
+        <button disabled={!brush()} onClick={() => { const now = brush(); if (now) setShown(now, false); }}>Zoom to selection</button>
+        <button disabled={!zoom()} onClick={() => go({ shown: null })}>Show all</button>
         <span class="note">{rows.answer() ? `${duration(Math.round(rows.answer()!.bin_ns))} a bin` : ""}{rows.answer()?.untimed ? ` · ${plural(rows.answer()!.untimed, "sample")} without a time` : ""}</span>
         <span class="space" />
         <span class="note">Drag: select time · Ctrl+wheel: zoom · double click: clear</span>
@@ -89,7 +104,7 @@ export function TimelineView() {
           <div class="lane-names"><div class="lane-name head">All, {visible(shownEvents()[0] ?? "")}</div></div>
           <LaneCanvas
             label="The whole recording" lanes={overview()} laneHeight={laneHeight() * 1.6} shown={bounds()} data={covers(whole.answer())} bounds={bounds()} brush={brush()} axis
-            onBrush={setBrush} onZoom={setShown} onHover={() => setHover(null)}
+            onBrush={setBrush} onZoom={(stretch) => setShown(stretch)} onHover={() => setHover(null)}
           />
         </div>
         <Show when={whole.error() ?? rows.error()}>{(error) => <Wrong error={error()} />}</Show>
@@ -109,7 +124,7 @@ export function TimelineView() {
             </ul>
             <LaneCanvas
               label="Lanes" lanes={lanes()} laneHeight={laneHeight()} shown={shown()} data={covers(rows.answer())} bounds={bounds()} brush={brush()} axis
-              onBrush={setBrush} onZoom={setShown} onHover={(time, lane, x, y) => setHover(time === null ? null : { time, lane, x, y })} onReady={(ready) => { canvas = ready; }}
+              onBrush={setBrush} onZoom={(stretch) => setShown(stretch)} onHover={(time, lane, x, y) => setHover(time === null ? null : { time, lane, x, y })} onReady={(ready) => { canvas = ready; }}
             />
           </div>
           <Show when={(rows.answer()?.total_rows ?? 0) > (rows.answer()?.rows.length ?? 0)}>
