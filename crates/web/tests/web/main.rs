@@ -5,6 +5,7 @@ mod client;
 mod made;
 mod reload;
 mod security;
+mod switches;
 mod trees;
 mod types;
 

@@ -37,3 +37,9 @@ export function heatmapAnswer(query, events) {
   const samples = values.reduce((sum, each) => sum + each, 0);
   return { profile: 0, generation: 1, event: { key: events[0].key, name: events[0].name, unit: events[0].unit }, start_ns: first * column_ns, column_ns, columns, rows, values, peak: Math.max(...values), samples, weight: samples * events[0].period, untimed: 3 };
 }
+
+/** Lanes whose switches were recorded: off the CPU where there are no samples, and a little elsewhere. */
+export function offCpu(at, one, values) {
+  if (one || at % 3 === 2) return {};
+  return { off: values.map((value, bin) => (value === 0 ? 1000 : bin % 7 === 0 ? 400 : 0)) };
+}

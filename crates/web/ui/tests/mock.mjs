@@ -7,7 +7,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
-import { heatmapAnswer, KINDS, lostSamples, nodeAtPath } from "./mock-time.mjs";
+import { heatmapAnswer, KINDS, offCpu, lostSamples, nodeAtPath } from "./mock-time.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "mock-token";
@@ -176,7 +176,7 @@ function timeline(query) {
   const one = query.get("rows") === "all";
   const rows = (one ? [{ key: "all", name: "all" }] : query.get("rows") === "cpu" ? Array.from({ length: 8 }, (_, at) => ({ key: String(at), name: `CPU ${at}` })) : processes).map((each, at) => {
     const values = Array.from({ length: bins }, (_, bin) => { const t = start + ((end - start) * bin) / bins; return Math.max(0, Math.round(20 * Math.sin(t / 4e8 + at) * Math.sin(t / 7e7) + (one ? 60 : 8 - at))); });
-    return { key: one ? {} : { [query.get("rows") === "cpu" ? "cpu" : "thread"]: each.key }, name: each.name, number: one ? null : Number(each.key), process_name: each.name, samples: values.reduce((a, b) => a + b, 0), weight: 0, first_ns: 0, last_ns: 8e9, values };
+    return { key: one ? {} : { [query.get("rows") === "cpu" ? "cpu" : "thread"]: each.key }, name: each.name, number: one ? null : Number(each.key), process_name: each.name, samples: values.reduce((a, b) => a + b, 0), weight: 0, first_ns: 0, last_ns: 8e9, values, ...offCpu(at, one, values) };
   });
   return { profile: 0, generation: 1, event: EVENTS[0], start_ns: start, end_ns: end, bin_ns: (end - start) / bins, bins, rows, total_rows: rows.length, peak: Math.max(...rows.flatMap((row) => row.values)), untimed: 0, facts: [] };
 }

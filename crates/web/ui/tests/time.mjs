@@ -129,6 +129,23 @@ export function timeTests({ test, show, hash, can, settle, table, hottest }) {
     assert.doesNotMatch(hash(page), /shown=/);
   });
 
+  test("timeline: time off the CPU is hatched and told", async ({ page }) => {
+    if (!(await can(page, "timeline"))) return;
+    await show(page, "timeline");
+    const note = await page.locator(".tools .note").first().innerText();
+    await page.locator(".menu > button", { hasText: "Save" }).click();
+    const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".panel button", { hasText: "SVG" }).click()]);
+    const svg = readFileSync(await download.path(), "utf8");
+    assert.equal(await page.evaluate((text) => new DOMParser().parseFromString(text, "image/svg+xml").querySelectorAll("parsererror").length, svg), 0);
+    // Recordings without switches show none.
+    assert.equal(svg.includes("url(#off)"), note.includes("off the CPU"));
+    if (!note.includes("off the CPU")) return;
+    const canvas = page.locator(".lanes canvas").last();
+    const box = await canvas.boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + 40);
+    await page.waitForFunction(() => /off the CPU: [\d.]+ %/.test(document.querySelector(".tooltip")?.innerText ?? ""));
+  });
+
   test("heat map: a brush selects time, also from the keyboard", async ({ page }) => {
     if (!(await can(page, "timeline"))) return;
     await show(page, "timeline?heat=1");
