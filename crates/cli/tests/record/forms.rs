@@ -219,7 +219,7 @@ fn serial_time_off_the_cpu_is_recorded_when_asked_for() {
     // The program prints its switches and its CPU time in microseconds.
     let said = String::from_utf8_lossy(&output.stdout);
     let cpu_us: u64 = said.split_whitespace().last().unwrap().parse().unwrap();
-    let data = PerfData::open(recording.path()).unwrap();
+    let data = PerfData::open(&recording.path()).unwrap();
     let plan = LoadPlan {
         options: LoadOptions {
             threads: true,
@@ -233,7 +233,7 @@ fn serial_time_off_the_cpu_is_recorded_when_asked_for() {
     let threads = profile.tasks().threads().iter().zip(0_u32..);
     let (thread, id) = threads
         .filter(|(thread, _)| thread.comm.as_deref() == Some("sleeps"))
-        .next_back()
+        .last()
         .unwrap();
     let life = thread.end.unwrap() - profile.first_time().unwrap();
     let slices = TimeSlices {
@@ -250,6 +250,6 @@ fn serial_time_off_the_cpu_is_recorded_when_asked_for() {
     // Without the flag there are none.
     let recording = Recording::new();
     recording.record(["-e", "cpu-clock:u", "--", sleeps, "5"]);
-    let data = PerfData::open(recording.path()).unwrap();
+    let data = PerfData::open(&recording.path()).unwrap();
     assert_eq!(Profile::load_with(&data, &plan).switches(), 0);
 }

@@ -109,10 +109,10 @@ impl Profile {
                 continue;
             }
             let slice_of = |time: u64| ((time - first) / width) as usize;
-            for slice in slice_of(from)..=slice_of(to - 1) {
+            let covered = slice_of(from)..=slice_of(to - 1);
+            for (slice, sum) in covered.clone().zip(&mut sums[covered]) {
                 let start = first + slice as u64 * width;
-                let within = to.min(start.saturating_add(width)) - from.max(start);
-                sums[slice] += within;
+                *sum += to.min(start.saturating_add(width)) - from.max(start);
             }
         }
         Some(sums)

@@ -11,6 +11,14 @@ const OUT: u16 = 1 << 13;
 const SWITCH: u32 = 14;
 const SWITCH_CPU_WIDE: u32 = 15;
 
+/// Returns records whose first one is at 1000.
+fn begun() -> Records {
+    Records {
+        time: 999,
+        ..Records::default()
+    }
+}
+
 /// Adds a switch of a thread at a time.
 fn switch(records: &mut Records, misc: u16, time: u64, tid: u32, cpu: u32, other: Option<u32>) {
     let ids = [two(5, tid), word(time), two(cpu, 0), word(ID)].concat();
@@ -42,9 +50,7 @@ fn gaps(profile: &Profile, of: GapsOf, start: u64, width: u64, number: u32) -> O
 
 #[test]
 fn threads_are_off_the_cpu_between_their_switches() {
-    let mut records = Records::default();
-    records.time = 999;
-    // The first sample is at 1000.
+    let mut records = begun();
     records.sample_on(ID, (5, 7), 0x10, 1, 0, &[]);
     records.sample_on(ID, (5, 8), 0x10, 1, 1, &[]);
     switch(&mut records, OUT, 1010, 7, 0, None);
@@ -81,8 +87,7 @@ fn threads_are_off_the_cpu_between_their_switches() {
 
 #[test]
 fn cpus_idle_while_their_idle_thread_runs() {
-    let mut records = Records::default();
-    records.time = 999;
+    let mut records = begun();
     records.sample_on(ID, (5, 7), 0x10, 1, 1, &[]);
     for cpu in [0, 1] {
         let later = u64::from(cpu) * 10;
@@ -101,8 +106,7 @@ fn cpus_idle_while_their_idle_thread_runs() {
 
 #[test]
 fn a_thread_that_ended_is_not_off_the_cpu() {
-    let mut records = Records::default();
-    records.time = 999;
+    let mut records = begun();
     records.sample_on(ID, (5, 5), 0x10, 1, 0, &[]);
     let ids = [two(5, 5), word(1010), two(0, 0), word(ID)].concat();
     records.push(4, 0, &[&two(5, 1), &two(5, 1), &word(1010), &ids]);

@@ -71,7 +71,7 @@ export function HeatView(props: { lead: JSX.Element }) {
           {(answer) => (
             <>
               <div class="heat">
-                <ul class="heat-rows" aria-hidden="true"><For each={rowMarks()}>{(part) => <li style={{ top: `${100 * part}%` }}>{axisTime(Math.round(part * answer().column_ns), answer().column_ns / 4)}</li>}</For></ul>
+                <ul class="heat-rows" aria-hidden="true"><For each={rowMarks()}>{(part) => <li style={{ top: `${100 * part}%` }}>{axisTime(Math.round(part * answer().column_ns), answer().column_ns / 100)}</li>}</For></ul>
                 <HeatCanvas
                   answer={answer()} end={end()} brush={brush()} onBrush={setBrush} onReady={(ready) => { canvas = ready; }}
                   onHover={(place, x, y) => setHover(place ? { place, x, y } : null)}
