@@ -80,7 +80,7 @@ export function HeatView(props: { lead: JSX.Element }) {
               </div>
               <div class="heat-legend" role="group" aria-label="Colours">
                 <span>Samples in a cell: 1</span>
-                <span class="steps" aria-hidden="true"><For each={STEPS}>{(part) => <i style={{ "--swatch": heatFill(part, isDark()) }} />}</For></span>
+                <span class="steps" aria-hidden="true"><For each={STEPS}>{(part) => <span class="swatch-box" style={{ "--swatch": heatFill(part, isDark()) }} />}</For></span>
                 <span>{count(answer().peak)}</span>
                 <span class="space" />
                 <span>Left to right: {duration(answer().column_ns)} a column. From top to bottom: time within it.</span>
