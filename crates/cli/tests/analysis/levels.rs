@@ -100,11 +100,14 @@ fn modules_and_functions_of_commands_as_perf_has_them() {
         weights
     };
     assert_eq!(weights(&ours), weights(&perf));
-    let same = ours
-        .iter()
-        .filter(|(key, weight)| perf.get(*key) == Some(weight))
-        .count();
-    assert!(same * 10 > ours.len() * 8, "{same} of {}", ours.len());
+    // In stripped modules a function that only its unwind information tells of is one row of ours, `[0x1234]`; perf shows
+    // each address of it. A machine's compiler decides the share of such rows, so only named functions are compared. Where
+    // one address has several names (`open64`, `__open64`), the tools may take different ones.
+    let named = ours.iter().filter(|(key, _)| !key[2].starts_with('['));
+    let (same, apart): (Vec<_>, Vec<_>) =
+        named.partition(|(key, weight)| perf.get(*key) == Some(weight));
+    assert!(same.len() > 100, "{same:?}");
+    assert!(same.len() > apart.len() * 9, "{} {apart:?}", same.len());
     // In another order the same.
     let other = report(&recorded.file, &["--by", "function,comm", "--no-demangle"]);
     other.assert_sums("gcc");
