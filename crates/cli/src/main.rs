@@ -55,6 +55,8 @@ enum Command {
     Annotate(Later<commands::annotate::Arguments>),
     /// Show ratios of counters for each function, with their intervals, from windows
     Metrics(Later<commands::metrics::Arguments>),
+    /// Write a profile in the format of another tool: pprof, speedscope, Callgrind, flame graph
+    Export(Later<commands::export::Arguments>),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(Later<commands::info::Arguments>),
     /// Show every record of a profile in full, in time order
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Sum(Later(arguments)) => (Exit::Failed, commands::sum::run(arguments)),
         Command::Annotate(Later(arguments)) => (Exit::Failed, commands::annotate::run(arguments)),
         Command::Metrics(Later(arguments)) => (Exit::Failed, commands::metrics::run(arguments)),
+        Command::Export(Later(arguments)) => (Exit::Failed, commands::export::run(arguments)),
         Command::Info(Later(arguments)) => (Exit::Failed, commands::info::run(arguments)),
         Command::Dump(Later(arguments)) => (Exit::Failed, commands::dump::run(arguments)),
         Command::Web(Later(arguments)) => (Exit::Failed, commands::web::run(arguments)),

@@ -5,6 +5,7 @@ mod derived;
 pub mod diff;
 pub mod doctor;
 pub mod dump;
+pub mod export;
 pub mod info;
 pub mod list;
 pub mod metrics;

@@ -13,6 +13,8 @@ pub use spans::{Span, cpu_list, cpus, time};
 use super::nothing::Filters;
 use crate::symbol_sources::ProfileSymbols;
 use anyhow::bail;
+use dioptra_export::Origin;
+use dioptra_perfevents::SampleType;
 use dioptra_profile::{
     DebugInfoWanted, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
@@ -20,6 +22,7 @@ use dioptra_report::{Blocks, Input, Shapes, TableEvent};
 use dioptra_symbols::SymbolOptions;
 use dioptra_windows::collect::{CollectedWindows, WindowCollector};
 use dioptra_windows::display::{WindowInput, has_recorded_windows};
+use recording::samples_tell;
 use recording::{check_cpus, check_times, groups_have_chains};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -75,6 +78,19 @@ pub struct DataNeeds {
     pub unknown_ranges: bool,
     /// The place where samples in the kernel count.
     pub kernel: KernelSamples,
+    /// The data that is loaded where the samples have it.
+    pub optional: OptionalData,
+}
+
+/// Data of samples that a command can do without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionalData {
+    /// The CPU of each sample.
+    pub cpus: bool,
+    /// The time of each sample.
+    pub times: bool,
+    /// The modules that each process had mapped.
+    pub mappings: bool,
 }
 
 /// A profile with the names of its locations.
@@ -89,6 +105,8 @@ pub struct Loaded {
     shapes: Option<Shapes>,
     /// The id of the CPU on which the profile was recorded.
     pub cpuid: Option<String>,
+    /// The machine and the command of the recording.
+    pub origin: Origin,
 }
 
 impl Loaded {
@@ -175,11 +193,16 @@ impl Selection {
         let recording = open(path)?;
         let data = &recording.data;
         let has = |by| wanted.by.contains(&by);
-        let by_cpu = has(By::Cpu) || has(By::Socket);
+        let optional = wanted.optional;
+        let by_cpu = has(By::Cpu)
+            || has(By::Socket)
+            || (optional.cpus && samples_tell(data, SampleType::CPU));
         if by_cpu || !self.cpu.is_empty() {
             check_cpus(data)?;
         }
-        let by_time = has(By::Time) || wanted.times;
+        let by_time = has(By::Time)
+            || wanted.times
+            || (optional.times && samples_tell(data, SampleType::TIME));
         if by_time {
             check_times(data)?;
         }
@@ -195,6 +218,7 @@ impl Selection {
             },
             cpus: by_cpu,
             log: by_time,
+            mappings: optional.mappings,
             errors: wanted.errors,
             set_aside: recording.set_aside(),
             branches: wanted.branches,
@@ -243,6 +267,7 @@ impl Selection {
             blocks,
             shapes,
             cpuid: data.features().cpuid.clone(),
+            origin: Origin::of(data.features()),
         })
     }
 

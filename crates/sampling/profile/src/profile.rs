@@ -276,6 +276,14 @@ impl Profile {
         }
     }
 
+    /// Calls `visit` with the count of every sample key and place of an event. The place is a stack, or a frame where
+    /// stacks were not loaded. Each pair comes once, and counts of zero do not come.
+    pub fn counts(&self, event: &EventProfile, mut visit: impl FnMut(SampleKeyId, u32, Count)) {
+        for (cell, count) in event.counts.iter().filter(|(_, count)| !count.is_zero()) {
+            visit(cell.sample_key, cell.place, count);
+        }
+    }
+
     /// Calls `visit` with every counted place of an event. With counts kept apart by sample key, a place comes several times.
     pub(crate) fn places(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         event

@@ -46,7 +46,7 @@ impl Recording {
 }
 
 /// Returns whether any event records the sample field of `bit`.
-fn samples_tell(data: &PerfData, bit: SampleType) -> bool {
+pub(super) fn samples_tell(data: &PerfData, bit: SampleType) -> bool {
     let mut samplers = data.events().iter().filter(|event| event.attr.samples());
     samplers.any(|event| event.attr.sample_type.contains(bit))
 }

@@ -226,8 +226,11 @@ impl Names {
 
     /// Returns whether the kernel interrupted `caller`, so that it executes although it has a callee. Always false
     /// unless inlined functions were asked for.
+    ///
+    /// # Panics
+    /// As [`Names::chain_of`].
     #[inline]
-    pub(crate) fn is_interrupted(&self, caller: FrameId, callee: FrameId) -> bool {
+    pub fn is_interrupted(&self, caller: FrameId, callee: FrameId) -> bool {
         let inlined = self.inlined.as_ref();
         inlined.is_some_and(|inlined| inlined.is_interrupted(caller, callee))
     }

@@ -1,0 +1,252 @@
+//! `dioptra export`.
+
+use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
+use crate::exit::Exit;
+use crate::output::say;
+use crate::remedies;
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use dioptra_export::{
+    Exported, Source, Value, write_callgrind, write_collapsed, write_flamegraph, write_pprof,
+    write_speedscope,
+};
+use dioptra_profile::KernelSamples;
+use dioptra_report::profile_facts;
+use dioptra_tables::{Facts, Severity, escape};
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `dioptra export`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra export --to pprof                  write profile.pb.gz; then: go tool pprof -http : profile.pb.gz
+  dioptra export --to flamegraph             write flamegraph.svg for a browser
+  dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
+  dioptra export --to collapsed | flamegraph.pl > flame.svg
+  dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
+  dioptra export --to collapsed -i other.data -e cycles --value samples -o -")]
+pub struct Arguments {
+    /// The format to write
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Format,
+    /// The profile; `-` is standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// The file to write; `-` is standard output [default: the format's usual name; standard output for collapsed]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The value of each stack, in formats with room for one: weights are nanoseconds of clocks and numbers of other
+    /// events, as in `dioptra report`
+    #[arg(long, value_enum, default_value_t = StackValue::Weight)]
+    value: StackValue,
+    /// Let the time of inlined functions count for the function that contains them
+    #[arg(long)]
+    no_inline: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// The formats.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line for each stack: flamegraph.pl, inferno, speedscope. To standard output
+    Collapsed,
+    /// pprof's protocol buffer: go tool pprof, and much that reads it. To profile.pb.gz
+    Pprof,
+    /// speedscope.app. To profile.speedscope.json
+    Speedscope,
+    /// KCachegrind, callgrind_annotate. To callgrind.out.dioptra
+    Callgrind,
+    /// A flame graph for browsers. To flamegraph.svg
+    Flamegraph,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StackValue {
+    /// Sums of periods
+    Weight,
+    /// Numbers of samples
+    Samples,
+}
+
+impl From<StackValue> for Value {
+    fn from(value: StackValue) -> Self {
+        match value {
+            StackValue::Weight => Value::Weight,
+            StackValue::Samples => Value::Samples,
+        }
+    }
+}
+
+impl Format {
+    /// Returns the name that the format's users expect; `-` for a format that is read from pipes.
+    fn usual_output(self) -> &'static str {
+        match self {
+            Format::Collapsed => "-",
+            Format::Pprof => "profile.pb.gz",
+            Format::Speedscope => "profile.speedscope.json",
+            Format::Callgrind => "callgrind.out.dioptra",
+            Format::Flamegraph => "flamegraph.svg",
+        }
+    }
+
+    /// Returns whether the format is no text.
+    fn is_binary(self) -> bool {
+        self == Format::Pprof
+    }
+
+    /// Returns the format's name as `--to` takes it.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Returns the data to load.
+    fn needs(self, inlined: bool) -> DataNeeds {
+        let mut needs = DataNeeds {
+            by: vec![By::Function, By::Thread],
+            call_chains: true,
+            inlined,
+            // `dioptra report` counts them so, too.
+            kernel: KernelSamples::WithCallerOfSetAside,
+            ..DataNeeds::default()
+        };
+        // All data is loaded, so that whatever the format has no place for is counted.
+        needs.by.push(By::Line);
+        needs.optional = OptionalData {
+            cpus: true,
+            times: true,
+            mappings: self == Format::Pprof,
+        };
+        needs
+    }
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let format = arguments.to;
+    let usual = || PathBuf::from(format.usual_output());
+    let output = arguments.output.clone().unwrap_or_else(usual);
+    let to_stdout = output == Path::new("-");
+    if to_stdout && format.is_binary() && io::stdout().is_terminal() {
+        bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
+    }
+    let needs = format.needs(!arguments.no_inline);
+    let loaded = arguments
+        .selection
+        .load(std::slice::from_ref(&arguments.input), &needs)?;
+    let only = loaded.first().context("there is no profile")?;
+    let events = arguments.selection.events(&loaded)?;
+    let events: Vec<usize> = events.iter().filter_map(|event| event.of[0]).collect();
+    let mut facts = profile_facts(&only.profile, &only.names, &events);
+    remedies::spell(&mut facts);
+    let export = Export {
+        format,
+        value: arguments.value.into(),
+        only,
+        events: &events,
+        facts: &facts,
+    };
+    let exported = match to_stdout {
+        true => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            let exported = export.write(&mut out)?;
+            out.flush().context("writing the output")?;
+            exported
+        }
+        false => {
+            let exported = to_file(&output, |out| export.write(out))?;
+            say!("wrote {}", output.display());
+            exported
+        }
+    };
+    warn(&facts)?;
+    if !exported.lost.is_empty() {
+        let lost: Vec<String> = exported.lost.iter().map(ToString::to_string).collect();
+        say!("{} has no place for: {}", format.name(), lost.join("; "));
+    }
+    only.check_end()?;
+    Ok(Exit::Done)
+}
+
+/// A loaded profile with the format to write it in.
+struct Export<'a> {
+    format: Format,
+    value: Value,
+    only: &'a Loaded,
+    events: &'a [usize],
+    facts: &'a Facts,
+}
+
+impl Export<'_> {
+    fn write(&self, out: &mut dyn Write) -> anyhow::Result<Exported> {
+        let source = Source {
+            profile: &self.only.profile,
+            names: &self.only.names,
+            events: self.events,
+            origin: &self.only.origin,
+        };
+        let exported = match self.format {
+            Format::Collapsed => write_collapsed(&source, self.value, out)?,
+            Format::Pprof => {
+                let comments: Vec<String> =
+                    self.facts.iter().map(|fact| fact.text.clone()).collect();
+                write_pprof(&source, &comments, out)?
+            }
+            Format::Speedscope => write_speedscope(&source, out)?,
+            Format::Callgrind => write_callgrind(&source, out)?,
+            Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
+        };
+        exported.check(&self.only.profile)?;
+        Ok(exported)
+    }
+}
+
+/// Shows the losses, fallbacks and contradictions of the profile itself.
+fn warn(facts: &Facts) -> anyhow::Result<()> {
+    let grave = facts.iter().filter(|fact| fact.severity != Severity::Info);
+    let mut err = io::stderr().lock();
+    for fact in grave {
+        writeln!(err, "# {}: {}", fact.severity.word(), escape(&fact.text))?;
+    }
+    Ok(())
+}
+
+/// Writes a file that appears under its name when it is complete. A special file, such as `/dev/null`, is written to as
+/// it is.
+fn to_file<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let failed = || {
+        format!(
+            "{}: cannot be written; give another file with -o",
+            path.display()
+        )
+    };
+    // A link's target is written to, as by any other program.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        let mut out = BufWriter::new(File::create(&target).with_context(failed)?);
+        let result = write(&mut out)?;
+        out.flush().with_context(failed)?;
+        return Ok(result);
+    }
+    let folder = target
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let file = tempfile::Builder::new()
+        .prefix(".dioptra-export-")
+        // Less the bits of the umask, as any new file.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .with_context(failed)?;
+    let mut out = BufWriter::new(file);
+    let result = write(&mut out)?;
+    let file = out.into_inner().map_err(|error| error.into_error());
+    let file = file.with_context(failed)?;
+    file.persist(&target).with_context(failed)?;
+    Ok(result)
+}

@@ -1,0 +1,9 @@
+//! `dioptra export`: programs that nobody here wrote read each format, and find the numbers of `dioptra report`.
+
+mod callgrind;
+mod collapsed;
+mod command;
+mod flamegraph;
+mod pprof;
+mod speedscope;
+mod support;
