@@ -163,6 +163,7 @@ impl Loaded {
             cpus: has_cpus,
             log: samples_tell(&data, SampleType::TIME),
             errors: true,
+            switches: true,
             branches: true,
             memory: true,
             set_aside: windows.map_or_else(Vec::new, |windows| windows.events(&data)),

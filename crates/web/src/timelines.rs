@@ -9,8 +9,9 @@ use crate::jobs::Ticket;
 use crate::selected::Selected;
 use crate::server::Shared;
 use crate::texts;
-use dioptra_profile::{BinOptions, BinnedBy, BinnedRow, SelectError, TimeSlices};
+use dioptra_profile::{BinOptions, BinnedBy, BinnedRow, GapsOf, SelectError, TimeSlices};
 use dioptra_report::profile_facts;
+use dioptra_tables::Severity;
 use std::num::NonZeroU64;
 
 /// The largest number of bins in a row.
@@ -82,6 +83,16 @@ pub(crate) fn answer(
     let peak = values.copied().max().unwrap_or(0);
     let untimed = binned.untimed.samples;
     let of_event = &selected.profile.events()[event];
+    let mut facts = profile_facts(&selected.profile, &selected.named().names, &[event]);
+    let left_out = selected.profile.switches_left_out();
+    if left_out > 0 {
+        facts.add(
+            Severity::Warning,
+            "switches_left_out",
+            format!("{left_out} times off the CPU are not shown: the recording has too many"),
+            left_out,
+        );
+    }
     Ok(TimelineAnswer {
         profile: loaded.index,
         generation: loaded.generation,
@@ -98,19 +109,34 @@ pub(crate) fn answer(
         rows: binned
             .rows
             .into_iter()
-            .map(|binned| row(&selected, rows, binned))
+            .map(|binned| row(&selected, rows, binned, &slices))
             .collect(),
         peak,
         untimed,
-        facts: texts::facts(&profile_facts(
-            &selected.profile,
-            &selected.named().names,
-            &[event],
-        )),
+        facts: texts::facts(&facts),
     })
 }
 
-fn row(selected: &Selected, rows: TimelineRows, binned: BinnedRow) -> TimelineRow {
+/// By bin: the thousandths of it without a CPU, or without a thread.
+fn off(selected: &Selected, rows: TimelineRows, key: u32, slices: &TimeSlices) -> Option<Vec<u16>> {
+    let of = match rows {
+        TimelineRows::Thread => GapsOf::Thread(key),
+        TimelineRows::Cpu => GapsOf::Cpu(key),
+        TimelineRows::Process | TimelineRows::All => return None,
+    };
+    let gaps = selected.profile.gaps(of, slices)?;
+    let width = u128::from(slices.width.get());
+    // No slice has more gaps than time.
+    let part = |gap: u64| (u128::from(gap) * 1000 / width).min(1000) as u16;
+    Some(gaps.into_iter().map(part).collect())
+}
+
+fn row(
+    selected: &Selected,
+    rows: TimelineRows,
+    binned: BinnedRow,
+    slices: &TimeSlices,
+) -> TimelineRow {
     let keys = &selected.loaded.keys;
     let tasks = selected.profile.tasks();
     let mut key = RowKeys::default();
@@ -148,6 +174,7 @@ fn row(selected: &Selected, rows: TimelineRows, binned: BinnedRow) -> TimelineRo
         weight: binned.total.weight,
         first_ns: binned.first,
         last_ns: binned.last,
+        off: off(selected, rows, binned.key, slices),
         values: binned.bins,
     }
 }

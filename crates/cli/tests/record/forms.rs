@@ -1,6 +1,8 @@
 //! Recordings that go to a pipe, carriers beside events with stacks, and reports of losses.
 
 use super::support::Recording;
+use dioptra_perfdata::PerfData;
+use dioptra_profile::{GapsOf, LoadOptions, LoadPlan, Profile, TimeSlices};
 use dioptra_testprograms as programs;
 use programs::or_skip;
 use std::process::{Command, Stdio};
@@ -224,4 +226,63 @@ fn members_of_a_group_are_counted_with_their_leader() {
     let text = info("text");
     let member = "task-clock:u:S: counted with its leader, page-faults:u:S\n";
     assert!(text.contains(member), "{text}");
+}
+
+#[test]
+fn serial_time_off_the_cpu_is_recorded_when_asked_for() {
+    or_skip!(programs::need_sampling());
+    let sleeps = or_skip!(programs::c("sleeps", &[]));
+    let sleeps = sleeps.to_str().unwrap();
+    let recording = Recording::new();
+    let output = recording
+        .command()
+        .args([
+            "-q",
+            "-e",
+            "cpu-clock:u",
+            "--switch-events",
+            "--",
+            sleeps,
+            "200",
+            "2",
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // The program prints its switches and its CPU time in microseconds.
+    let said = String::from_utf8_lossy(&output.stdout);
+    let cpu_us: u64 = said.split_whitespace().last().unwrap().parse().unwrap();
+    let data = PerfData::open(&recording.path()).unwrap();
+    let plan = LoadPlan {
+        options: LoadOptions {
+            threads: true,
+            ..LoadOptions::default()
+        },
+        log: true,
+        switches: true,
+        ..LoadPlan::default()
+    };
+    let profile = Profile::load_with(&data, &plan);
+    let threads = profile.tasks().threads().iter().zip(0_u32..);
+    let (thread, id) = threads
+        .filter(|(thread, _)| thread.comm.as_deref() == Some("sleeps"))
+        .last()
+        .unwrap();
+    let life = thread.end.unwrap() - profile.first_time().unwrap();
+    let slices = TimeSlices {
+        start: 0,
+        width: std::num::NonZeroU64::new(life).unwrap(),
+        number: 1,
+    };
+    let off = profile.gaps(GapsOf::Thread(id), &slices).unwrap()[0];
+    // It sleeps a millisecond 200 times. What it was not off the CPU is its CPU time, whatever else the machine did.
+    assert!(off >= 190_000_000, "{off} of {life} ns");
+    let on = (life - off) / 1000;
+    let about = cpu_us * 85 / 100..cpu_us * 115 / 100 + 20_000;
+    assert!(about.contains(&on), "{on} of {life} ns, {cpu_us} µs of CPU");
+    // Without the flag there are none.
+    let recording = Recording::new();
+    recording.record(["-e", "cpu-clock:u", "--", sleeps, "5"]);
+    let data = PerfData::open(&recording.path()).unwrap();
+    assert_eq!(Profile::load_with(&data, &plan).switches(), 0);
 }

@@ -8,7 +8,7 @@
 //!
 //! The folders follow the path of a sample. `loading` reads records. `processes` follows tasks and their mappings.
 //! `stacks` and `counts` hold the counted stacks and their counts. `naming` names locations, `rows` makes tables, and
-//! `selecting` counts a part again. [`branches`] and [`memory`] analyse the data that samples record beside their
+//! `selecting` counts a part again, `switches` knows when threads were off the CPU. [`branches`] and [`memory`] analyse the data that samples record beside their
 //! location.
 
 pub mod branches;
@@ -22,6 +22,7 @@ mod profile;
 mod rows;
 mod selecting;
 mod stacks;
+mod switches;
 
 pub use counts::counter::Count;
 pub use counts::estimate::Estimate;
@@ -57,3 +58,4 @@ pub use selecting::selection::{SelectError, Selection};
 pub use stacks::call_stacks::{StackId, StackNode, Stacks};
 pub use stacks::frames::{Frame, FrameId, Frames};
 pub use stacks::unwinding::UnwindCounts;
+pub use switches::GapsOf;

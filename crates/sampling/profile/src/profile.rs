@@ -13,6 +13,7 @@ use crate::processes::tasks::{Tasks, ThreadId};
 use crate::rows::hierarchy::totals::Order;
 use crate::stacks::call_stacks::Stacks;
 use crate::stacks::frames::{FrameId, Frames};
+use crate::switches::SwitchLog;
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,7 @@ pub struct Profile {
     pub(crate) stack_order: Arc<OnceLock<Order>>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) details: Arc<Details>,
+    pub(crate) switch_log: Arc<SwitchLog>,
     pub(crate) losses: Losses,
 }
 

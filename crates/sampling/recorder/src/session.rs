@@ -43,6 +43,7 @@ pub(crate) fn session_spec(
     let mut side_band = SideBand::default() | SideBand::KSYMBOL | SideBand::BPF;
     // perf unwinds copied stacks by the tables that a module maps as data, and finds these by such mappings only.
     side_band.set(SideBand::MMAP_DATA, spec.samples.copies_stacks());
+    side_band.set(SideBand::SWITCH, spec.switches);
     Ok(SessionSpec::new()
         .groups(groups)
         .target(target)

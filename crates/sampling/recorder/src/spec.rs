@@ -42,6 +42,8 @@ pub struct RecordSpec {
     pub samples: SampleOptions,
     /// Whether threads and processes that the target starts are watched as well.
     pub inherit: bool,
+    /// Whether context switches are recorded.
+    pub switches: bool,
     /// The CPUs to watch, for a target of tasks; `None` for all.
     pub cpus: Option<CpuSet>,
     /// The number of data pages of each CPU's ring; `None` for the session's default.
@@ -75,6 +77,7 @@ impl RecordSpec {
             groups,
             samples: SampleOptions::default(),
             inherit: true,
+            switches: false,
             cpus: None,
             ring_pages: None,
             delay: Duration::ZERO,

@@ -67,4 +67,9 @@ pub struct TimelineRow {
     pub last_ns: u64,
     /// By bin.
     pub values: Vec<u64>,
+    /// By bin: the part of it, in thousandths, that the thread was off the CPU, or that the CPU idled. Absent where no
+    /// switches were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub off: Option<Vec<u16>>,
 }

@@ -7,6 +7,7 @@ mod made;
 mod reload;
 mod report;
 mod security;
+mod switches;
 mod traces;
 mod trees;
 mod types;

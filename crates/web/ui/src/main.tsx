@@ -9,6 +9,7 @@ import "./style/shell.css";
 import "./style/table.css";
 import "./style/views.css";
 import "./style/code.css";
+import "./style/flame.css";
 import "./style/heat.css";
 import "./style/metrics.css";
 import "./style/report.css";

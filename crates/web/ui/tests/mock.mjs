@@ -8,7 +8,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
-import { heatmapAnswer } from "./mock-time.mjs";
+import { heatmapAnswer, KINDS, offCpu, lostSamples, nodeAtPath } from "./mock-time.mjs";
 import { diffTable, flameOther, metricsTable, profileParts } from "./mock-metrics.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
@@ -149,7 +149,7 @@ function flame(query) {
     if (nodes.parent[at] >= 0) nodes.own[e][nodes.parent[at]] -= nodes.total[e][at];
     nodes.own_samples[e][at] = Math.round(nodes.own[e][at] / EVENTS[e].period);
   }
-  const root = query.get("root");
+  const root = query.get("root") ?? nodeAtPath(nodes, query.getAll("path"), functions);
   const levels = Number(query.get("levels") ?? 1e9);
   if (root !== null || levels < 1e9) {
     // Keeps the root with its levels, or the top levels; positions change, so indices are written anew.
@@ -169,7 +169,7 @@ function flame(query) {
   return {
     profile: 0, generation: 1, direction: inverted ? "callers" : "callees",
     events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, samples: Math.round(sums[e] / period), weight: sums[e] })),
-    functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules, above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
+    functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules: modules.map((module, at) => ({ ...module, kind: KINDS[at] })), ...lostSamples(query, EVENTS), above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
   };
 }
 
@@ -180,7 +180,7 @@ function timeline(query) {
   const one = query.get("rows") === "all";
   const rows = (one ? [{ key: "all", name: "all" }] : query.get("rows") === "cpu" ? Array.from({ length: 8 }, (_, at) => ({ key: String(at), name: `CPU ${at}` })) : processes).map((each, at) => {
     const values = Array.from({ length: bins }, (_, bin) => { const t = start + ((end - start) * bin) / bins; return Math.max(0, Math.round(20 * Math.sin(t / 4e8 + at) * Math.sin(t / 7e7) + (one ? 60 : 8 - at))); });
-    return { key: one ? {} : { [query.get("rows") === "cpu" ? "cpu" : "thread"]: each.key }, name: each.name, number: one ? null : Number(each.key), process_name: each.name, samples: values.reduce((a, b) => a + b, 0), weight: 0, first_ns: 0, last_ns: 8e9, values };
+    return { key: one ? {} : { [query.get("rows") === "cpu" ? "cpu" : "thread"]: each.key }, name: each.name, number: one ? null : Number(each.key), process_name: each.name, samples: values.reduce((a, b) => a + b, 0), weight: 0, first_ns: 0, last_ns: 8e9, values, ...offCpu(at, one, values) };
   });
   return { profile: 0, generation: 1, event: EVENTS[0], start_ns: start, end_ns: end, bin_ns: (end - start) / bins, bins, rows, total_rows: rows.length, peak: Math.max(...rows.flatMap((row) => row.values)), untimed: 0, facts: [] };
 }
@@ -198,7 +198,7 @@ const profile = {
 const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "mock.data", path: "/home/me/mock.data", generation: 1, state: "ready", progress: null, elapsed_ms: 3, error: null }] };
 status.profiles.push({ ...status.profiles[0], index: 1, label: "after.data" });
 
-const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 for (const each of status.profiles) each.kind = "profile";
 status.profiles.push(traceSlotAt(status.profiles.length));
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };

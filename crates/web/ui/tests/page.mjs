@@ -284,7 +284,7 @@ test("names never become markup", async ({ page }) => {
   }
 });
 
-timeTests({ test, show, hash, can, settle });
+timeTests({ test, show, hash, can, settle, table, hottest });
 metricsTests({ test, table, show, hash, can, settle });
 test("the policy keeps scripts and requests out", async ({ page, problems }) => {
   await show(page, "summary");

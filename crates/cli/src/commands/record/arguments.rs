@@ -116,6 +116,10 @@ pub struct Arguments {
     #[arg(short = 'i', long)]
     pub no_inherit: bool,
 
+    /// Record context switches: when threads are off the CPU
+    #[arg(long)]
+    pub switch_events: bool,
+
     /// Ring buffer of each CPU: pages (a power of two), or a size such as 512K or 8M
     #[arg(short, long, value_name = "PAGES", value_parser = ring_pages)]
     pub mmap_pages: Option<usize>,
@@ -210,6 +214,7 @@ impl Arguments {
         spec.cpus = self.cpu.clone();
         spec.samples = samples;
         spec.inherit = !self.no_inherit;
+        spec.switches = self.switch_events;
         spec.ring_pages = self.mmap_pages;
         spec.delay = Duration::from_millis(self.delay);
         spec.duration = self.duration;

@@ -24,8 +24,9 @@ use crate::profile::{EventProfile, Profile};
 use crate::stacks::kernel_entry::KernelEntry;
 use crate::stacks::lbr::CallStack;
 use crate::stacks::unwinding::{Batch, MemoryState, Splitting, Unwinding};
+use crate::switches::SwitchLog;
 use dioptra_perfdata::{EventDescription, FileRecord, PerfData};
-use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordLayout, RecordType};
+use dioptra_perfrecords::record::{CpuMode, RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfrecords::{Attr, SampleType, U64s};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -144,6 +145,7 @@ struct Loader<'a> {
     collectors: Option<Box<Collectors>>,
     /// Looks at the samples that hold the counts of a group.
     visitor: Option<&'a mut dyn GroupVisitor>,
+    switches: SwitchLog,
     losses: Losses,
 }
 
@@ -170,6 +172,7 @@ impl<'a> Loader<'a> {
             counting: Counting::new(data, plan, reads_groups),
             collectors: Collectors::new(data, plan),
             visitor,
+            switches: SwitchLog::default(),
             losses: Losses::default(),
         }
     }
@@ -191,6 +194,21 @@ impl<'a> Loader<'a> {
                 }
                 self.note_gap(&record.raw);
             }
+            RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE if self.plan.switches => {
+                self.switch(record);
+            }
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, record: &FileRecord<'_>) {
+        let event = self.events.get(record.event.unwrap_or(0));
+        let parsed = event.map(|event| event.layout.parse(&record.raw));
+        match (parsed, record.time) {
+            (Some(Ok(Record::Switch(switch, ids))), Some(time)) => {
+                self.switches.note(&switch, &ids, time);
+            }
+            (Some(Err(_)), _) => self.losses.malformed += 1,
             _ => {}
         }
     }
@@ -473,6 +491,7 @@ impl<'a> Loader<'a> {
             modules: Arc::new(system.modules),
             tasks: Arc::new(system.tasks),
             details: Arc::new(details),
+            switch_log: Arc::new(self.switches),
             losses,
         }
     }

@@ -22,6 +22,9 @@ pub struct LoadPlan {
     /// Keep the sums that the statistical errors of counts need where the samples' weights differ; see
     /// [`crate::EventProfile::total_estimate`].
     pub errors: bool,
+    /// Keep context switches, where the recording states them; see [`crate::Profile::gaps`]: 16 bytes for each time that a
+    /// thread was off the CPU.
+    pub switches: bool,
     /// Add up branch stacks (LBR); see [`crate::Profile::branches`].
     pub branches: bool,
     /// Add up memory samples; see [`crate::Profile::memory`].

@@ -2027,7 +2027,12 @@ last_ns: number,
 /**
  * By bin.
  */
-values: Array<number>, };
+values: Array<number>, 
+/**
+ * By bin: the part of it, in thousandths, that the thread was off the CPU, or that the CPU idled. Absent where no
+ * switches were recorded.
+ */
+off?: Array<number>, };
 
 /**
  * The answers that a static report stores, and what a reader must know about them.

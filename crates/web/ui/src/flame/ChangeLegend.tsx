@@ -7,7 +7,7 @@ import type { FlameAnswer } from "../net/types";
 import { FactsMenu } from "../shell/FactsMenu";
 import { isDark } from "../shell/theme";
 import { status } from "../state/profile";
-import { go, state } from "../state/url";
+import { go, noChanges, state } from "../state/url";
 import { Menu } from "../table/Tools";
 import { differenceColour, goneColour, STRONGEST } from "./change";
 
@@ -38,7 +38,7 @@ export function ChangeLegend(props: { answer: FlameAnswer }) {
                   )}
                 </For>
               </ul>
-              <button onClick={() => go({ profile: now().profile, with: String(state.profile), focus: "", open: "" })}>Draw {name()}, compared with this one</button>
+              <button onClick={() => go({ ...noChanges(), zoom: [], profile: now().profile, with: String(state.profile), focus: "", open: "" })}>Draw {name()}, compared with this one</button>
             </Menu>
             <span class="off-screen">{plural(now().new.length, "new frame")}</span>
           </Show>

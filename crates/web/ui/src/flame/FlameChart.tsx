@@ -6,8 +6,10 @@ import { visible } from "../names";
 import { colour, isDark } from "../shell/theme";
 import { createRowHeight } from "../table/virtual";
 import { changeOf } from "./change";
+import type { ColourMode } from "./colours";
 import { drawFlame, type FlameLook, labelOf, levelTop } from "./draw";
-import { ALL, type FlameModel, inAnswer, neighbour, nodeAt } from "./model";
+import { ALL, type FlameModel, inAnswer, neighbour, nodeAt, nodeAtPath, pathOf } from "./model";
+import { type NodeAction, NodeMenu } from "./NodeMenu";
 
 interface FlameProps {
   model: FlameModel;
@@ -16,10 +18,14 @@ interface FlameProps {
   label: string;
   /** What nodes count; samples, unless said otherwise. */
   things?: string;
+  mode: ColourMode;
+  /** The functions from the top to the node that fills the width. */
+  zoom: readonly string[];
   /** The reader zoomed to a node: the view may ask for a finer tree below it. */
-  onZoom(node: number): void;
+  onZoom(path: string[]): void;
   onOpen(fn: number): void;
-  onFocus(fn: number): void;
+  /** What can be done with a node's function, each with a key. */
+  actions: readonly NodeAction[];
   /** Hands out what is drawn now, for saving. */
   onReady(handle: { canvas: HTMLCanvasElement; look(): FlameLook }): void;
 }
@@ -35,6 +41,7 @@ export function FlameChart(props: FlameProps) {
   const [scroll, setScroll] = createSignal(0);
   const [hovered, setHovered] = createSignal<{ node: number; x: number; y: number } | null>(null);
   const [current, setCurrent] = createSignal(ALL);
+  const [menu, setMenu] = createSignal<{ fn: number; x: number; y: number } | null>(null);
   let zoomed = ALL;
   let frame = 0;
 
@@ -43,7 +50,7 @@ export function FlameChart(props: FlameProps) {
     width: size().width, height: size().height, rowHeight: rowHeight(), from: range().from, to: range().to, scroll: scroll(), upwards: props.upwards,
     dark: isDark(), font: `${Math.round(rowHeight() * 0.62)}px ${colour("mono")}`, characterWidth: characterWidth(),
     colours: { text: isDark() ? "#e8ebee" : "#1b1f24", dim: colour("dim"), back: colour("back"), line: colour("strong-line"), mark: colour("mark"), accent: colour("accent") },
-    found: props.found, current: current(),
+    found: props.found, current: current(), mode: props.mode,
   });
   const characterWidth = () => {
     const context = canvas.getContext("2d")!;
@@ -63,15 +70,18 @@ export function FlameChart(props: FlameProps) {
     drawFlame(context, props.model, look());
   };
   const redraw = () => { if (frame === 0) frame = requestAnimationFrame(draw); };
-  createEffect(() => { size(); range(); scroll(); current(); isDark(); rowHeight(); void [props.model, props.upwards, props.found]; redraw(); });
+  createEffect(() => { size(); range(); scroll(); current(); isDark(); rowHeight(); void [props.model, props.upwards, props.found, props.mode]; redraw(); });
 
   const clampScroll = (value: number) => Math.max(0, Math.min(contentHeight() - size().height, value));
-  // A new tree is shown whole, its root in sight.
-  createEffect(on(() => props.model, (model) => {
-    setRange({ from: 0, to: 1 });
-    zoomed = model.answer.above.length;
+  // A new tree is shown at once, the node that is zoomed to in sight; a zoom within it moves.
+  createEffect(on(() => [props.model, props.zoom] as const, ([model, zoom], before) => {
+    zoomed = nodeAtPath(model, zoom);
+    const [from, to] = [model.left[zoomed]!, model.right[zoomed]!];
     setCurrent(zoomed);
+    if (before?.[0] === model) { animate(from, to); return; }
+    setRange({ from, to });
     setHovered(null);
+    setMenu(null);
     setScroll(props.upwards ? clampScroll(contentHeight()) : 0);
   }));
   createEffect(on(() => [props.upwards, size().height], () => setScroll(props.upwards ? clampScroll(contentHeight()) : 0)));
@@ -88,10 +98,21 @@ export function FlameChart(props: FlameProps) {
     requestAnimationFrame(step);
   };
   const zoom = (node: number) => {
-    zoomed = node;
     setCurrent(node);
-    animate(props.model.left[node]!, props.model.right[node]!);
-    props.onZoom(node);
+    // A free zoom by the wheel ends here, also where the address stays the same.
+    if (node === zoomed) animate(props.model.left[node]!, props.model.right[node]!);
+    props.onZoom(pathOf(props.model, node));
+  };
+  const openMenu = (event: MouseEvent) => {
+    const byMouse = event.clientX > 0 || event.clientY > 0;
+    const pointed = byMouse && event.button === 2 ? find(event) : current();
+    const fn = props.model.fn[pointed] ?? -1;
+    if (fn < 0) return;
+    event.preventDefault();
+    setHovered(null);
+    setCurrent(pointed);
+    const bounds = canvas.getBoundingClientRect();
+    setMenu({ fn, x: byMouse ? event.clientX : bounds.left + 40, y: byMouse ? event.clientY : bounds.top + 40 });
   };
   const show = (node: number) => {
     setCurrent(node);
@@ -127,9 +148,11 @@ export function FlameChart(props: FlameProps) {
     if (way) show(neighbour(props.model, current(), way));
     else if (event.key === "Enter") zoom(current());
     else if (event.key === "Escape" || event.key === "Backspace") zoom(Math.max(0, props.model.parent[zoomed]!));
-    else if (event.key === "o" && fn >= 0) props.onOpen(fn);
-    else if (event.key === "f" && fn >= 0) props.onFocus(fn);
-    else return;
+    else {
+      const action = fn >= 0 ? props.actions.find((each) => each.key === event.key) : undefined;
+      if (!action) return;
+      action.run(fn);
+    }
     event.preventDefault();
   };
   onMount(() => {
@@ -147,15 +170,18 @@ export function FlameChart(props: FlameProps) {
   return (
     <div class="flame" ref={box}>
       <canvas
-        ref={canvas} tabindex="0" role="application" aria-label={`${props.label}. Arrow keys move, Enter zooms, Escape zooms out, o opens the function.`}
+        ref={canvas} tabindex="0" role="application" aria-label={`${props.label}. Arrow keys move, Enter zooms, Escape zooms out, o opens the function, Shift and F10 open its menu.`}
         style={{ width: `${size().width}px`, height: `${size().height}px` }} onKeyDown={onKey}
         onMouseMove={(event) => { const node = find(event); setHovered(node < 0 ? null : { node, x: event.clientX, y: event.clientY }); }}
         onMouseLeave={() => setHovered(null)} onClick={(event) => { const node = find(event); if (node >= 0) zoom(node); }}
         onDblClick={(event) => { const fn = props.model.fn[find(event)] ?? -1; if (fn >= 0) props.onOpen(fn); }}
-        onContextMenu={(event) => { const fn = props.model.fn[find(event)] ?? -1; if (fn >= 0) { event.preventDefault(); props.onFocus(fn); } }}
+        onContextMenu={openMenu}
       />
       <div class="off-screen" role="status">{said()}</div>
-      <Show when={hovered()}>{(at) => <Details model={props.model} node={at().node} x={at().x} y={at().y} things={props.things} />}</Show>
+      <Show when={menu()}>
+        {(at) => <NodeMenu answer={props.model.answer} fn={at().fn} x={at().x} y={at().y} actions={props.actions} onClose={() => { setMenu(null); canvas.focus(); }} />}
+      </Show>
+      <Show when={menu() === null && hovered()}>{(at) => <Details model={props.model} node={at().node} x={at().x} y={at().y} things={props.things} />}</Show>
     </div>
   );
 }

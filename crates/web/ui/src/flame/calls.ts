@@ -13,6 +13,8 @@ const FEW = 10;
 
 interface CallNode extends ShownRow {
   number: number;
+  /** The functions from the top to it. */
+  path: string[];
   children: CallNode[] | null;
 }
 
@@ -66,13 +68,15 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
   const [columns, setColumns] = createSignal<Column[]>([]);
   const [version, setVersion] = createSignal(0);
   const open = new Set<string>();
+  // Nodes of a trace have numbers only.
+  const byPath = shape.path === SAMPLES.path;
 
   const toNodes = (answer: FlameAnswer, under: CallNode | null): CallNode[] => {
     const { nodes, functions, modules } = answer;
     const names: [("function" | "module"), string, string][] = [];
     const shown: CallNode[] = [];
-    // Asked with a root, the answer's first node is the root itself.
-    const wanted = under === null ? -1 : nodes.id.indexOf(under.number);
+    // Asked with a path, the answer's first node is the one to which it leads; asked with a number, that node is somewhere.
+    const wanted = under === null ? -1 : byPath ? 0 : nodes.id.indexOf(under.number);
     for (let at = 0; at < nodes.id.length; at++) {
       if (nodes.parent[at] !== wanted) continue;
       const fn = functions[nodes.function[at]!];
@@ -81,7 +85,7 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
       const notes: Record<string, string> = {};
       const cells = shape.numbers(answer, at, notes);
       shown.push({
-        id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
+        id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, path: [...(under?.path ?? []), fn?.key ?? ""], key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
         cells: [fn?.name ?? "", module?.name ?? "", ...cells], depth: under ? under.depth + 1 : 0, below: nodes.below[at]!, notes, children: null,
       });
     }
@@ -89,7 +93,8 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
     return shown;
   };
   const load = async (under: CallNode | null, mine: AbortController): Promise<CallNode[]> => {
-    const answer = await ask<FlameAnswer>(shape.path, { ...untrack(parameters), levels: 1, count: MOST, least: 0, root: under ? under.number : null }, mine.signal);
+    const place = byPath ? { path: under?.path ?? [] } : { root: under ? under.number : null };
+    const answer = await ask<FlameAnswer>(shape.path, { ...untrack(parameters), levels: 1, count: MOST, least: 0, ...place }, mine.signal);
     if (current() === mine && under === null) setColumns(shape.columns(answer.events));
     const nodes = toNodes(answer, under);
     await Promise.all(nodes.filter((node) => open.has(node.id) && node.below > 0).map(async (node) => { node.children = await load(node, mine); }));

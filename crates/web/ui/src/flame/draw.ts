@@ -3,7 +3,7 @@
 
 import { fold } from "../names";
 import { changeFill } from "./change";
-import { moduleColour } from "./colours";
+import type { ColourMode } from "./colours";
 import { firstBehind, type FlameModel } from "./model";
 
 export interface FlameLook {
@@ -23,24 +23,13 @@ export interface FlameLook {
   /** Marked functions; all others are drawn faintly. */
   found: Uint8Array | null;
   current: number;
+  mode: ColourMode;
 }
 
 /** The top of a level in pixels, scrolled. */
 export function levelTop(look: FlameLook, levels: number, depth: number): number {
   const place = look.upwards ? Math.max(levels * look.rowHeight, look.height) - (depth + 1) * look.rowHeight : depth * look.rowHeight;
   return place - look.scroll;
-}
-
-const fills = new Map<string, string>();
-
-function fillOf(model: FlameModel, fn: number, dark: boolean): string {
-  const each = model.answer.functions[fn];
-  const module = each ? (model.answer.modules[each.module]?.name ?? "") : "";
-  const shade = ((fn * 7) % 5) / 4;
-  const key = `${dark} ${shade} ${module}`;
-  let fill = fills.get(key);
-  if (fill === undefined) fills.set(key, (fill = moduleColour(module, dark, shade)));
-  return fill;
 }
 
 /** Draws everything that is in sight. */
@@ -74,7 +63,7 @@ function drawNode(context: CanvasRenderingContext2D, model: FlameModel, look: Fl
   const isFound = look.found !== null && fn >= 0 && look.found[fn] === 1;
   const isFaint = look.found !== null && !isFound;
   context.globalAlpha = isFaint ? 0.4 : 1;
-  context.fillStyle = fn < 0 ? look.colours.line : isFound ? look.colours.mark : changeFill(model, node, look.dark) ?? fillOf(model, fn, look.dark);
+  context.fillStyle = fn < 0 ? look.colours.line : isFound ? look.colours.mark : changeFill(model, node, look.dark) ?? look.mode.fill(model, node, look.dark);
   context.fillRect(left, top, wide, look.rowHeight - 1);
   context.globalAlpha = 1;
   if (node === look.current && node !== 0) {

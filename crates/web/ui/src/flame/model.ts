@@ -90,6 +90,25 @@ export function inAnswer(model: FlameModel, node: number): number {
   return at >= 0 ? at : -1;
 }
 
+/** The keys of the functions from the top to a node. */
+export function pathOf(model: FlameModel, node: number): string[] {
+  const path: string[] = [];
+  for (let at = node; at > ALL; at = model.parent[at]!) path.unshift(model.answer.functions[model.fn[at]!]?.key ?? "");
+  return path;
+}
+
+/** The node to which a path leads, as far as it goes. */
+export function nodeAtPath(model: FlameModel, path: readonly string[]): number {
+  let node = ALL;
+  for (const key of path) {
+    const level = model.levels[model.depth[node]! + 1];
+    const next = level?.find((each) => model.parent[each] === node && model.answer.functions[model.fn[each]!]?.key === key);
+    if (next === undefined) return node;
+    node = next;
+  }
+  return node;
+}
+
 /** Where a node can go from the keyboard. */
 export function neighbour(model: FlameModel, node: number, way: "up" | "down" | "left" | "right"): number {
   const parent = model.parent[node]!;

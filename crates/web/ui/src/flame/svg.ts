@@ -4,7 +4,6 @@ import { shareOf } from "../format";
 import { visible } from "../names";
 import { xml } from "../save";
 import { changeFill } from "./change";
-import { moduleColour } from "./colours";
 import { labelOf, levelTop, type FlameLook } from "./draw";
 import { firstBehind, type FlameModel } from "./model";
 
@@ -29,7 +28,7 @@ export function flameSvg(model: FlameModel, look: FlameLook): string {
       const fn = model.fn[node]!;
       const each = model.answer.functions[fn];
       const module = each ? (model.answer.modules[each.module]?.name ?? "") : "";
-      const fill = fn < 0 ? look.colours.line : look.found?.[fn] === 1 ? look.colours.mark : changeFill(model, node, look.dark) ?? moduleColour(module, look.dark, ((fn * 7) % 5) / 4);
+      const fill = fn < 0 ? look.colours.line : look.found?.[fn] === 1 ? look.colours.mark : changeFill(model, node, look.dark) ?? look.mode.fill(model, node, look.dark);
       const share = shareOf(model.right[node]! - model.left[node]!, 1);
       const label = labelOf(model, node);
       const room = Math.floor((wide - 6) / look.characterWidth);

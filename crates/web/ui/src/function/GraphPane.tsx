@@ -2,7 +2,7 @@
 
 import { createEffect, createMemo, createSignal, For, on, onCleanup, onMount } from "solid-js";
 import { plural, shareOf } from "../format";
-import { saveText } from "../save";
+import { saveSvgAsPng, saveText } from "../save";
 import { colour } from "../shell/theme";
 import { Menu } from "../table/Tools";
 import { edgePath, placeBlocks, type PlacedBlock } from "./layout";
@@ -85,7 +85,7 @@ export function GraphPane(props: GraphProps) {
     else return;
     event.preventDefault();
   };
-  const save = () => {
+  const picture = (): string => {
     const copy = svg.cloneNode(true) as SVGSVGElement;
     const { width, height } = placed();
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
@@ -95,7 +95,7 @@ export function GraphPane(props: GraphProps) {
     const rules = document.createElementNS("http://www.w3.org/2000/svg", "style");
     rules.textContent = `text{font:12px monospace;fill:${colour("text")}}.dim{fill:${colour("dim")}}.node rect{fill:${colour("back")};stroke:${colour("strong-line")}}.node .heat{fill:${colour("accent")};stroke:none}.edge{fill:none;stroke:${colour("dim")}}.edge.taken,.edge.jump{stroke:${colour("accent")}}.edge.back{stroke-dasharray:5 3}`;
     copy.prepend(rules);
-    saveText("dioptra-graph.svg", new XMLSerializer().serializeToString(copy), "image/svg+xml");
+    return new XMLSerializer().serializeToString(copy);
   };
   return (
     <>
@@ -106,7 +106,10 @@ export function GraphPane(props: GraphProps) {
         <button onClick={() => zoom(1.25)} aria-label="Zoom in">+</button>
         <button onClick={() => zoom(0.8)} aria-label="Zoom out">−</button>
         <button onClick={all}>All</button>
-        <Menu label="Save"><button onClick={save}>SVG picture</button></Menu>
+        <Menu label="Save">
+          <button onClick={() => saveText("dioptra-graph.svg", picture(), "image/svg+xml")}>SVG picture</button>
+          <button onClick={() => void saveSvgAsPng("dioptra-graph.png", picture(), placed().width, placed().height, colour("back"))}>PNG picture</button>
+        </Menu>
       </div>
       <svg
         ref={svg} class="graph" tabindex="0" role="application" aria-label="Control-flow graph. Arrow keys follow edges, plus and minus zoom." onKeyDown={onKey}

@@ -132,9 +132,16 @@ export function tableFile(table: TableAnswer, format: "csv" | "json"): Blob {
 /** The subtree that a request asks for, of a whole tree. Nodes stand behind their parents, subtrees together. */
 export function cutTree(whole: FlameAnswer, parameters: Parameters): FlameAnswer {
   const { nodes } = whole;
-  const root = typeof parameters.root === "number" ? nodes.id.indexOf(parameters.root) : -1;
-  const isRooted = typeof parameters.root === "number";
-  if (isRooted && root < 0) throw new RequestError({ code: "no_such_row", text: `the profile has no row with the key \`${String(parameters.root)}\``, remedy: null });
+  const path = Array.isArray(parameters.path) ? parameters.path.map(String) : [];
+  const isRooted = path.length > 0;
+  let root = -1;
+  for (const key of path) {
+    const next = nodes.id.findIndex((_, at) => nodes.parent[at] === root && whole.functions[nodes.function[at]!]?.key === key);
+    // As the server does, a path leads as far as there are nodes for it.
+    if (next < 0) break;
+    root = next;
+  }
+  if (isRooted && root < 0) return cutTree(whole, { ...parameters, path: [] });
   const levels = Number(parameters.levels ?? Number.MAX_SAFE_INTEGER);
   if (!isRooted && levels === Number.MAX_SAFE_INTEGER) return whole;
   const depth: number[] = [];

@@ -11,7 +11,7 @@ const BLOCK = "dioptra-report";
 /** By endpoint: the parameters that are applied here, which are not part of a stored request. */
 const APPLIED: Record<string, readonly string[]> = {
   table: ["generation", "from", "count", "sort", "filter", "regex", "below", "levels", "errors"],
-  flame: ["generation", "root", "levels", "least", "count"],
+  flame: ["generation", "path", "levels", "least", "count"],
   timeline: ["generation", "bins", "span", "from", "count"],
   function: ["generation", "syntax"],
   source: ["from", "count"],

@@ -5,7 +5,7 @@ import { visible } from "../names";
 import { report } from "../net/client";
 import { isTrace, loaded, shownState, status } from "../state/profile";
 import { shownEvents } from "../state/selection";
-import { go, linkTo, noConditions, state, TRACE_VIEWS, type View, VIEWS } from "../state/url";
+import { go, linkTo, noChanges, noConditions, state, TRACE_VIEWS, type View, VIEWS } from "../state/url";
 import { isTraceView, traceView } from "../traces/state";
 import { CompareWith, otherProfiles, withoutItself } from "./CompareWith";
 import { isDark, toggleTheme } from "./theme";
@@ -37,7 +37,7 @@ export function Bar(props: { onHelp(): void }) {
       <Show when={(status()?.profiles.length ?? 0) > 1} fallback={<span class="file" title={visible(shownState()?.path ?? "")}>{visible(shownState()?.label ?? "")}</span>}>
         <select
           aria-label="Profile" value={state.profile}
-          onChange={(event) => go({ ...noConditions(), profile: Number(event.currentTarget.value), open: "", focus: "", shown: null, span: "", at: "", sort: "", filter: "", ...withoutItself(Number(event.currentTarget.value)) })}
+          onChange={(event) => go({ ...noConditions(), ...noChanges(), zoom: [], profile: Number(event.currentTarget.value), open: "", focus: "", shown: null, span: "", at: "", sort: "", filter: "", ...withoutItself(Number(event.currentTarget.value)) })}
         >
           <For each={status()?.profiles}>{(profile) => <option value={profile.index}>{visible(profile.label)}</option>}</For>
         </select>

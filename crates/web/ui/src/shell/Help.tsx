@@ -11,6 +11,8 @@ const KEYS: [string, string][] = [
   ["Space", "Select the row: every view then counts its samples only"],
   ["c", "Copy the whole name of the row"],
   ["f", "Flame graph: begin stacks at the node's function"],
+  ["m M", "Flame graph: leave out the node's function, its module; callees take its place"],
+  ["d D", "Flame graph: drop the samples with the node's function, with its module"],
   ["o", "Flame graph: open the node's function"],
   ["n", "Scatter plot: the next outlier"],
   ["Shift+← →", "Timeline of calls: move in time; without Shift from call to call"],

@@ -15,6 +15,10 @@ export type Span = readonly [number | null, number | null];
 export const KEY_LISTS = ["process", "thread", "program", "comm", "cpu", "module", "function", "through"] as const;
 export type KeyList = (typeof KEY_LISTS)[number];
 
+/** Keys of functions and modules that call stacks leave out, by the name of their parameter. */
+export const CHANGE_LISTS = ["merge", "merge_module", "drop", "drop_module"] as const;
+export type ChangeList = (typeof CHANGE_LISTS)[number];
+
 /** What the upper table of Hotspots can show. */
 export const LEVELS: readonly string[] = ["process,module", "program,module", "process,thread", "module", "thread", "comm", "cpu"];
 
@@ -86,6 +90,18 @@ export interface PageState {
   /** Timeline: show the heat map, with columns of so many nanoseconds; 0: as fits. */
   heat: boolean;
   column: number;
+  /** Call stacks: what is left out of them, and how recursion is shown. */
+  merge: string[];
+  merge_module: string[];
+  drop: string[];
+  drop_module: string[];
+  fold: "" | "direct" | "all";
+  /** Flame graph: the keys of the functions from the top to the node that fills the width. */
+  zoom: string[];
+  /** Flame graph: how nodes are coloured; empty: by module. */
+  colours: string;
+  /** Function: the address of the picked instruction. */
+  instruction: string;
 }
 
 const INITIAL: PageState = {
@@ -93,6 +109,7 @@ const INITIAL: PageState = {
   function: [], through: [], inlined: false, filter: "", regex: false, sort: "", open: "", inverted: false, upwards: false,
   focus: "", find: "", levels: "process,module", lanes: "thread", span: "", at: "", weight: "", form: "", shown: null, heat: false, column: 0, metric: [], with: "",
   normalize: "", metricRows: "", metricSort: "", plot: "", plotLog: false, diffRows: "", diffSort: "",
+  merge: [], merge_module: [], drop: [], drop_module: [], fold: "", zoom: [], colours: "", instruction: "",
 };
 
 /** Writes a range of time as the server reads it. */
@@ -106,6 +123,28 @@ export function readSpan(text: string): Span | null {
   if (!match) return null;
   const side = (digits: string | undefined) => (digits ? Number(digits) : null);
   return [side(match[1]), side(match[2])];
+}
+
+/** Writes a path of functions: a function of the same module as the one before it does not name the module again. */
+function writePath(keys: readonly string[]): string[] {
+  return keys.map((key, at) => {
+    const end = placeIn(key);
+    return at > 0 && end > 0 && key.slice(0, end) === keys[at - 1]!.slice(0, placeIn(keys[at - 1]!)) ? key.slice(end) : key;
+  });
+}
+
+function readPath(written: readonly string[]): string[] {
+  const keys: string[] = [];
+  for (const each of written) {
+    const before = keys.at(-1);
+    keys.push(placeIn(each) === 0 && before !== undefined ? before.slice(0, placeIn(before)) + each : each);
+  }
+  return keys;
+}
+
+/** Where a function's key names its place in the module; -1 if nowhere. */
+function placeIn(key: string): number {
+  return Math.max(key.lastIndexOf("@"), key.lastIndexOf("~"), key.lastIndexOf("^"));
 }
 
 /** Reads a state from the part of an address behind `#`. Unknown and malformed parts are left at their initial values. */
@@ -125,9 +164,14 @@ export function readState(hash: string): PageState {
   for (const list of KEY_LISTS) state[list] = given.getAll(list);
   for (const flag of ["inlined", "regex", "inverted", "upwards", "plotLog"] as const) state[flag] = given.get(flag) === "1";
   for (const text of ["filter", "sort", "open", "focus", "find", "span", "at", "weight", "form"] as const) state[text] = given.get(text) ?? "";
+  for (const list of CHANGE_LISTS) state[list] = given.getAll(list);
+  state.zoom = readPath(given.getAll("zoom"));
   state.shown = readSpan(given.get("shown") ?? "");
   state.heat = given.get("heat") === "1";
   state.column = Math.max(0, Number.parseInt(given.get("column") ?? "0", 10) || 0);
+  const fold = given.get("fold");
+  state.fold = fold === "direct" || fold === "all" ? fold : "";
+  for (const text of ["colours", "instruction"] as const) state[text] = given.get(text) ?? "";
   const levels = given.get("levels") ?? "";
   if (LEVELS.includes(levels)) state.levels = levels;
   const lanes = given.get("lanes");
@@ -148,9 +192,12 @@ export function writeState(state: PageState): string {
   for (const text of ["filter", "sort", "open", "focus", "find", "span", "at", "weight", "form"] as const) if (state[text]) out.set(text, state[text]);
   if (state.levels !== INITIAL.levels) out.set("levels", state.levels);
   if (state.lanes !== "thread") out.set("lanes", state.lanes);
+  for (const list of CHANGE_LISTS) for (const key of state[list]) out.append(list, key);
+  for (const key of writePath(state.zoom)) out.append("zoom", key);
   if (state.shown) out.set("shown", writeSpan(state.shown));
   if (state.heat) out.set("heat", "1");
   if (state.column > 0) out.set("column", String(state.column));
+  for (const text of ["fold", "colours", "instruction"] as const) if (state[text]) out.set(text, state[text]);
   const rest = out.toString().replaceAll("%40", "@").replaceAll("%3A", ":");
   return `#/${state.view}${rest ? `?${rest}` : ""}`;
 }
@@ -163,6 +210,9 @@ export { state };
 /** Changes the state. `quiet` changes replace the newest step instead of making one. */
 export function go(change: Partial<PageState>, quiet = false): void {
   const next = { ...snapshot(), ...change };
+  // These belong to what they were chosen in.
+  if (next.open !== state.open && change.instruction === undefined) next.instruction = "";
+  if ((next.inverted !== state.inverted || next.focus !== state.focus) && change.zoom === undefined) next.zoom = [];
   const hash = writeState(next);
   setState(reconcile(next));
   if (hash === location.hash) return;
@@ -186,6 +236,13 @@ export function followAddress(): void {
   const read = () => setState(reconcile(readState(location.hash)));
   addEventListener("popstate", read);
   addEventListener("hashchange", read);
+}
+
+/** The change that brings back everything that call stacks leave out. */
+export function noChanges(): Partial<PageState> {
+  const out: Partial<PageState> = {};
+  for (const list of CHANGE_LISTS) out[list] = [];
+  return out;
 }
 
 /** The change that removes all conditions from the selection. */

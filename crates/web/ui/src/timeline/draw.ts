@@ -17,6 +17,8 @@ export interface Lane {
   values: readonly number[];
   /** The value that fills the lane's height. */
   peak: number;
+  /** By bin: the thousandths of it without a CPU, or without a thread on the CPU. */
+  off?: readonly number[] | undefined;
 }
 
 /** Draws lanes of equal height below each other, and veils what the brush leaves out. */
@@ -31,9 +33,11 @@ export function drawLanes(
     const bottom = (at + 1) * laneHeight;
     if (at % 2 === 1) { context.fillStyle = colours.stripe; context.fillRect(0, at * laneHeight, width, laneHeight); }
     const bins = lane.values.length;
-    if (bins === 0 || lane.peak <= 0) return;
+    if (bins === 0) return;
     const binWidth = ((data.to - data.from) / bins) * scale;
     const left = (data.from - shown.from) * scale;
+    if (lane.off) drawOff(context, lane.off, left, binWidth, at * laneHeight, laneHeight - 1, colours);
+    if (lane.peak <= 0) return;
     context.fillStyle = colours.bar;
     context.beginPath();
     for (let bin = 0; bin < bins; bin++) {
@@ -55,6 +59,47 @@ export function drawLanes(
     context.fillStyle = colours.accent;
     for (const x of [from, to]) if (x >= 0 && x <= width) context.fillRect(Math.min(width - 1, Math.max(0, x - 0.5)), 0, 1, height);
   }
+}
+
+/** Bins that were off for less than this many thousandths look like none: a switch takes a moment. */
+const LEAST_OFF = 20;
+
+/** Hatches the bins without a CPU: the longer they were off it, the stronger. */
+function drawOff(context: CanvasRenderingContext2D, off: readonly number[], left: number, binWidth: number, top: number, height: number, colours: LaneColours): void {
+  const hatch = hatching(context, colours.text);
+  if (!hatch) return;
+  context.fillStyle = hatch;
+  for (let bin = 0; bin < off.length;) {
+    const strength = Math.round(off[bin]! / 100);
+    let end = bin + 1;
+    while (end < off.length && Math.round(off[end]! / 100) === strength) end += 1;
+    if (off[bin]! >= LEAST_OFF && strength > 0) {
+      context.globalAlpha = strength / 10;
+      context.fillRect(left + bin * binWidth, top, Math.max((end - bin) * binWidth, 0.6), height);
+    }
+    bin = end;
+  }
+  context.globalAlpha = 1;
+}
+
+const hatches = new Map<string, HTMLCanvasElement>();
+
+/** A pattern of slanted lines. */
+function hatching(context: CanvasRenderingContext2D, colour: string): CanvasPattern | null {
+  let tile = hatches.get(colour);
+  if (!tile) {
+    tile = document.createElement("canvas");
+    tile.width = tile.height = 6;
+    const pen = tile.getContext("2d")!;
+    pen.strokeStyle = colour;
+    pen.globalAlpha = 0.55;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    for (const x of [-6, 0, 6]) { pen.moveTo(x, 6); pen.lineTo(x + 6, 0); }
+    pen.stroke();
+    hatches.set(colour, tile);
+  }
+  return context.createPattern(tile, "repeat");
 }
 
 /** Draws an axis with times. */

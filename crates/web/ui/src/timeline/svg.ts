@@ -19,6 +19,7 @@ export function timelineSvg(answer: TimelineAnswer, lanes: readonly Lane[], name
   const height = AXIS + lanes.length * laneHeight;
   const out = [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${NAMES + LANES}" height="${height}" font-family="monospace" font-size="12">`,
+    `<defs><pattern id="off" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6L6 0" stroke="${colours.text}" stroke-opacity="0.55"/></pattern></defs>`,
     `<rect width="100%" height="100%" fill="${colours.back}"/>`,
   ];
   const { step, times } = marks({ from: answer.start_ns, to: answer.end_ns }, 10);
@@ -32,6 +33,9 @@ export function timelineSvg(answer: TimelineAnswer, lanes: readonly Lane[], name
     let path = "";
     lane.values.forEach((value, bin) => {
       if (value > 0) path += `M${(NAMES + bin * width).toFixed(2)} ${bottom}v${(-Math.max(1, (value / lane.peak) * (laneHeight - 3))).toFixed(1)}h${width.toFixed(2)}V${bottom}z`;
+    });
+    lane.off?.forEach((off, bin) => {
+      if (off >= 50) out.push(`<rect x="${(NAMES + bin * width).toFixed(2)}" y="${bottom - laneHeight + 1}" width="${width.toFixed(2)}" height="${laneHeight - 1}" fill="url(#off)" fill-opacity="${(off / 1000).toFixed(1)}"/>`);
     });
     const name = visible(nameOf(answer.rows[at]!)).slice(0, 32);
     out.push(`<text x="8" y="${bottom - laneHeight / 3}" fill="${colour("text")}">${xml(name)}</text><path d="${path}" fill="${colours.bar}"/><path d="M0 ${bottom}H${NAMES + LANES}" stroke="${colours.line}"/>`);

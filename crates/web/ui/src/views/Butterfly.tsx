@@ -2,6 +2,8 @@
 
 import { Show } from "solid-js";
 import { CallTable } from "../flame/CallTable";
+import { changeParameters } from "../flame/changes";
+import { ChangeChips } from "../flame/ChangeTools";
 import { fold, visible } from "../names";
 import { FunctionPicker } from "../shell/FunctionPicker";
 import { Split } from "../shell/Split";
@@ -9,7 +11,7 @@ import { nameOf, selection } from "../state/selection";
 import { go, state } from "../state/url";
 
 export function ButterflyView() {
-  const parameters = (direction: "callers" | "callees") => () => (state.open ? { ...selection(), direction, focus: state.open } : null);
+  const parameters = (direction: "callers" | "callees") => () => (state.open ? { ...selection(), direction, focus: state.open, ...changeParameters() } : null);
   return (
     <>
       <div class="pane-title open">
@@ -20,6 +22,7 @@ export function ButterflyView() {
         <span class="space" />
         <FunctionPicker />
       </div>
+      <ChangeChips />
       <Show when={state.open} fallback={<div class="message">Find a function by its name above, or choose one in <a href="#/hotspots">Hotspots</a>.</div>}>
         <Split
           name="butterfly" down share={0.5} label="Height of the callers"

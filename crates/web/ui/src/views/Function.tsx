@@ -104,6 +104,9 @@ function Panes(props: PanesProps) {
     // The function's own file, unless its hottest instruction was inlined from elsewhere and the file was not found.
     const shown = model.answer.files[own]?.found !== false || hot.length === 0 ? own : splitLineKey(hot.find((key) => model.answer.files[splitLineKey(key).file]?.found) ?? lineKey(own, 0)).file;
     setFile(shown);
+    // A link names the instruction that its sender had picked.
+    const linked = state.instruction ? model.answer.instructions.address.indexOf(state.instruction) : -1;
+    if (linked >= 0) { const from = pickInstruction(model, linked, shown); setPicked({ ...from, origin: "none" }); if (from.line !== null) setFile(splitLineKey(from.line).file); return; }
     setPicked(block >= 0 ? { ...pickBlock(model, block, shown, "none"), instruction: best } : best >= 0 ? { ...pickInstruction(model, best, shown), origin: "none" } : NOTHING);
   }));
   const pick = (next: Picked) => {
@@ -113,6 +116,7 @@ function Panes(props: PanesProps) {
       if (of !== file() && ![...next.lines].some((key) => splitLineKey(key).file === file())) setFile(of);
     }
     setPicked(next);
+    go({ instruction: props.model.answer.instructions.address[next.instruction] ?? "" }, true);
   };
   const source = (): JSX.Element => <SourcePane model={props.model} file={file()} setFile={setFile} measure={props.measure} picked={picked()} onPick={pick} />;
   const assembly = (): JSX.Element => <AssemblyPane model={props.model} file={file()} measure={props.measure} syntax={props.syntax} setSyntax={props.setSyntax} picked={picked()} onPick={pick} />;

@@ -3,9 +3,11 @@
 import { createEffect, createMemo, createSignal, type JSX, on, Show } from "solid-js";
 import { type CallShape, share } from "../flame/calls";
 import { CallTable } from "../flame/CallTable";
+import { colourMode } from "../flame/colours";
 import type { FlameLook } from "../flame/draw";
 import { FlameChart } from "../flame/FlameChart";
-import { findNodes, inAnswer, layOut } from "../flame/model";
+import { findNodes, inAnswer, layOut, nodeAtPath } from "../flame/model";
+import type { NodeAction } from "../flame/NodeMenu";
 import { flameSvg } from "../flame/svg";
 import { count, plural, shareOf } from "../format";
 import { fold } from "../names";
@@ -71,25 +73,32 @@ export function PathsView() {
 }
 
 function Graph(props: { parameters(): Parameters; tools(): JSX.Element }) {
-  // The node whose finer tree is asked for; node numbers hold for one question only.
+  // The node whose finer tree is asked for, by its number in the answer; numbers hold for one question only.
   const [root, setRoot] = createSignal<number | null>(null);
   createEffect(on(() => JSON.stringify(props.parameters()), () => setRoot(null), { defer: true }));
   const question = createQuestion<FlameAnswer>("trace/graph", () => ({ ...props.parameters(), root: root() }));
   const model = createMemo(() => { const answer = question.answer(); return answer ? layOut(answer) : null; });
   const found = createMemo(() => { const now = model(); return now ? findNodes(now, state.find) : null; });
   let handle: { canvas: HTMLCanvasElement; look(): FlameLook } | null = null;
-  const onZoom = (node: number) => {
-    const now = model();
+  const mode = createMemo(() => colourMode(question.answer(), ""));
+  // Asks for a finer tree below the node that the reader zoomed to, or for the whole tree again. An address that leads to a
+  // node outside the answer needs several steps: each goes as far as the answer's nodes lead.
+  createEffect(on(() => [model(), [...state.zoom]] as const, ([now, zoom]) => {
     if (!now) return;
     const above = now.answer.above.length;
-    if (node <= above && above > 0) setRoot(node === 0 ? null : (now.answer.above[node - 1]?.id ?? null));
-    else if (now.answer.left_out.nodes > 0 && node > above + 1) setRoot(now.answer.nodes.id[inAnswer(now, node)] ?? null);
-  };
+    const node = nodeAtPath(now, zoom);
+    if (above > 0 && node <= above) setRoot(node === 0 ? null : (now.answer.above[node - 1]?.id ?? null));
+    else if (node > above + 1 && now.answer.left_out.nodes > 0) setRoot(now.answer.nodes.id[inAnswer(now, node)] ?? null);
+  }));
   const learn = (fn: number) => {
     const each = model()?.answer.functions[fn];
     if (each) learnNames([["function", each.key, each.name]]);
     return each?.key ?? "";
   };
+  const actions: NodeAction[] = [
+    { key: "o", of: "function", title: "Calls of the function", about: "Its statistics and slowest calls", run: (fn) => go({ view: "statistics", open: learn(fn) }) },
+    { key: "f", of: "function", title: "Begin stacks here", about: "Show only the calls that the function made", run: (fn) => go({ focus: learn(fn) }) },
+  ];
   const note = () => {
     const answer = question.answer();
     if (!answer) return "";
@@ -108,7 +117,7 @@ function Graph(props: { parameters(): Parameters; tools(): JSX.Element }) {
         />
         <span class="note">{note()}</span>
         <span class="space" />
-        <span class="note">Click: zoom · double click: calls · right click: begin here</span>
+        <span class="note">Click: zoom · double click: calls · right click: menu</span>
         <Menu label="Save">
           <button onClick={() => { const now = model(); if (handle && now) saveText("dioptra-calls.svg", flameSvg(now, handle.look()), "image/svg+xml"); }}>SVG picture</button>
           <button onClick={() => handle && savePng("dioptra-calls.png", handle.canvas)}>PNG picture</button>
@@ -120,8 +129,8 @@ function Graph(props: { parameters(): Parameters; tools(): JSX.Element }) {
           {(now) => (
             <Show when={now().answer.nodes.id.length > 0} fallback={<div class="message">No calls pass the selection.</div>}>
               <FlameChart
-                model={now()} upwards={state.upwards} found={found()?.functions ?? null} label="Call graph" things="calls" onZoom={onZoom}
-                onOpen={(fn) => go({ view: "statistics", open: learn(fn) })} onFocus={(fn) => go({ focus: learn(fn) })} onReady={(ready) => { handle = ready; }}
+                model={now()} upwards={state.upwards} found={found()?.functions ?? null} label="Call graph" things="calls" mode={mode()} zoom={[...state.zoom]} onZoom={(zoom) => go({ zoom })} actions={actions}
+                onOpen={(fn) => go({ view: "statistics", open: learn(fn) })} onReady={(ready) => { handle = ready; }}
               />
             </Show>
           )}

@@ -1,7 +1,7 @@
 // The timeline: the samples of each thread, process or CPU over time. A brush selects a range for every view.
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
-import { count, duration, inUnit, plural } from "../format";
+import { count, duration, inUnit, percent, plural } from "../format";
 import { visible } from "../names";
 import type { TimelineAnswer } from "../net/types";
 import { csv, savePng, saveText } from "../save";
@@ -56,7 +56,7 @@ function LanesView(props: { lead: JSX.Element }) {
   const covers = (answer: TimelineAnswer | null): Stretch => (answer ? { from: answer.start_ns, to: answer.end_ns } : shown());
   const lanes = createMemo(() => {
     const answer = rows.answer();
-    return answer ? answer.rows.map((row) => ({ values: row.values, peak: shared() ? answer.peak : row.values.reduce((most, value) => Math.max(most, value), 0) })) : [];
+    return answer ? answer.rows.map((row) => ({ values: row.values, off: row.off, peak: shared() ? answer.peak : row.values.reduce((most, value) => Math.max(most, value), 0) })) : [];
   });
   const overview = createMemo(() => (whole.answer()?.rows ?? []).slice(0, 1).map((row) => ({ values: row.values, peak: whole.answer()!.peak })));
   const choose = (row: TimelineAnswer["rows"][number]) => {
@@ -89,7 +89,7 @@ function LanesView(props: { lead: JSX.Element }) {
         <button class="toggle" aria-pressed={shared()} onClick={() => setShared(!shared())} title="All lanes have the same height for the same number of samples">One scale</button>
         <button disabled={!brush()} onClick={() => { const now = brush(); if (now) setShown(now, false); }}>Zoom to selection</button>
         <button disabled={!zoom()} onClick={() => go({ shown: null })}>Show all</button>
-        <span class="note">{rows.answer() ? `${duration(Math.round(rows.answer()!.bin_ns))} a bin` : ""}{rows.answer()?.untimed ? ` · ${plural(rows.answer()!.untimed, "sample")} without a time` : ""}</span>
+        <span class="note">{rows.answer() ? `${duration(Math.round(rows.answer()!.bin_ns))} a bin` : ""}{rows.answer()?.untimed ? ` · ${plural(rows.answer()!.untimed, "sample")} without a time` : ""}{rows.answer()?.rows.some((row) => row.off) ? (kind() === "cpu" ? " · hatched: idle" : " · hatched: off the CPU") : ""}</span>
         <span class="space" />
         <span class="note">Drag: select time · Ctrl+wheel: zoom · double click: clear</span>
         <Menu label="Save">
@@ -146,6 +146,7 @@ function Bin(props: { answer: TimelineAnswer | null; hover: Hover }) {
         <div class="tooltip" style={{ left: `${Math.min(props.hover.x + 12, innerWidth - 320)}px`, top: `${Math.min(props.hover.y + 16, innerHeight - 90)}px` }}>
           <div class="title">{visible(row().name).slice(0, 300)}</div>
           <div class="dim">{duration(props.hover.time)}: {plural(row().values[bin()] ?? 0, "sample")}</div>
+          <Show when={row().off?.[bin()] !== undefined}><div class="dim">{row().key.cpu === undefined ? "off the CPU" : "idle"}: {percent((row().off?.[bin()] ?? 0) / 10)} %</div></Show>
         </div>
       )}
     </Show>
