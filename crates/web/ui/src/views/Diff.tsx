@@ -5,6 +5,7 @@ import { count, plural } from "../format";
 import { metricsOfSamples } from "../metrics/Picker";
 import { visible } from "../names";
 import type { Parameters } from "../net/client";
+import { otherProfiles } from "../shell/CompareWith";
 import { FactsMenu } from "../shell/FactsMenu";
 import { Wrong } from "../shell/Message";
 import { loaded, status } from "../state/profile";
@@ -23,9 +24,8 @@ const ROW_TITLES: Record<string, string> = {
 };
 
 export function DiffView() {
-  const others = () => status()?.profiles.filter((profile) => profile.index !== state.profile) ?? [];
   // With two profiles there is nothing to choose.
-  const other = () => state.with || (others().length === 1 ? String(others()[0]!.index) : "");
+  const other = () => state.with || (otherProfiles().length === 1 ? String(otherProfiles()[0]!.index) : "");
   createEffect(() => { if (state.with === "" && other() !== "") go({ with: other() }, true); });
   return (
     <Show when={other() !== ""} fallback={<div class="message">Choose the profile to compare with in the bar at the top.</div>}>
