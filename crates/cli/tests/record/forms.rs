@@ -275,7 +275,7 @@ fn serial_time_off_the_cpu_is_recorded_when_asked_for() {
         number: 1,
     };
     let off = profile.gaps(GapsOf::Thread(id), &slices).unwrap()[0];
-    // It sleeps a millisecond 200 times. What it was not off the CPU is its CPU time, whatever else the machine did.
+    // The thread sleeps a millisecond 200 times. The rest of its life is its CPU time, whatever else the machine did.
     assert!(off >= 190_000_000, "{off} of {life} ns");
     let on = (life - off) / 1000;
     let about = cpu_us * 85 / 100..cpu_us * 115 / 100 + 20_000;

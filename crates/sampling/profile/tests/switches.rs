@@ -126,6 +126,6 @@ fn a_thread_that_ended_is_not_off_the_cpu() {
         .collect();
     assert_eq!(ids.len(), 2);
     assert_eq!(of(ids[0]), Some(vec![0; 4]));
-    // It was not run at once.
+    // The second thread was not run at once.
     assert_eq!(of(ids[1]), Some(vec![0, 0, 0, 2]));
 }
