@@ -7,7 +7,7 @@ use dioptra_perfdata::OpenError as PerfDataError;
 use dioptra_perfevents::{
     AttachError, EventSyntaxError, NoInheritance, OpenError, Refusal, SyntaxCause, Unavailable,
 };
-use dioptra_recorder::RecordError;
+use dioptra_recorder::{RecordError, RecordNote};
 use dioptra_report::FindError;
 use dioptra_tables::{Facts, Remedy};
 use dioptra_trace_recorder::{SelectionWarning, TraceNote};
@@ -102,6 +102,21 @@ fn of_refusal(error: &OpenError) -> Option<&'static str> {
         }
         Refusal::NoBranchStacks => Some("use --call-graph fp or --call-graph dwarf"),
         _ => None,
+    }
+}
+
+/// Returns the text of a note of a recording, with its remedy if there is one.
+pub fn of_record_note(note: &RecordNote) -> String {
+    match note {
+        RecordNote::KernelNamesHidden => {
+            format!("{note}: run as root, or `sysctl kernel.kptr_restrict=0`")
+        }
+        RecordNote::LateIds => format!("{note}; record to a file"),
+        RecordNote::LateExtensionIds => {
+            "windows of threads that came later have no event in a pipe; record to a file"
+                .to_owned()
+        }
+        _ => note.to_string(),
     }
 }
 

@@ -434,7 +434,7 @@ fn last_values(data: &PerfData) -> u64 {
 struct Silent;
 
 impl Observer for Silent {
-    fn note(&mut self, _: &str) {}
+    fn note(&mut self, _: &dioptra_recorder::RecordNote) {}
     fn progress(&mut self, _: Progress) {}
     fn waiting(&mut self, _: Option<&RecordError>) {}
 }

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-/// The error of an extension.
+/// An error or a diagnostic of an extension.
 pub type ExtensionError = Box<dyn Error + Send + Sync>;
 
 /// An extension of a recording, which opens events of its own beside the session, and adds their records and a
@@ -61,7 +61,7 @@ pub trait RecordExtension {
     ) -> Result<(), WriteError>;
 
     /// Returns the diagnostics that it has not returned before.
-    fn new_diagnostics(&mut self) -> Vec<String>;
+    fn new_diagnostics(&mut self) -> Vec<ExtensionError>;
 
     /// Returns the extension's feature section.
     ///

@@ -14,6 +14,7 @@ mod file_events;
 pub mod kernel;
 pub mod machine;
 pub mod modules;
+mod note;
 pub mod outcome;
 pub mod output_file;
 pub mod record;
@@ -26,6 +27,7 @@ mod watchdog;
 
 pub use error::RecordError;
 pub use extension::{CountedEvent, ExtensionError, ExtensionTarget, RecordExtension, RecordingEnd};
+pub use note::RecordNote;
 pub use outcome::{Ending, Outcome};
 pub use record::{Observer, record, record_with};
 pub use spec::{RecordSpec, RecordTarget};

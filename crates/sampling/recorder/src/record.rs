@@ -7,6 +7,7 @@
 mod complete;
 mod follow;
 
+use crate::RecordNote;
 use crate::error::{RecordError, SinkError};
 use crate::existing::Synthesizer;
 use crate::extension::{ExtensionTarget, RecordExtension};
@@ -40,7 +41,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// An observer of a recording while it runs.
 pub trait Observer {
     /// Receives a note: a step was done in another way than asked for, or left out.
-    fn note(&mut self, note: &str);
+    fn note(&mut self, note: &RecordNote);
     /// Receives the summary of the open events, after the notes.
     fn attached(&mut self, summary: &AttachSummary) {
         let _ = summary;
@@ -170,13 +171,10 @@ impl<'a> Recording<'a> {
         let session = session.attach()?;
         let attached = session.attach_summary().clone();
         for note in &attached.notes {
-            observer.note(&note.to_string());
+            observer.note(&RecordNote::Attach(note.clone()));
         }
         for thread in &attached.failed {
-            observer.note(&format!(
-                "thread {} is not recorded: {}",
-                thread.tid, thread.reason
-            ));
+            observer.note(&RecordNote::ThreadRefused(thread.clone()));
         }
         observer.attached(&attached);
         let mut recorded = recorded(spec, session.events());
@@ -289,10 +287,7 @@ impl<'a> Recording<'a> {
             event.attr.samples() && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
         });
         if counts_kernel && !known {
-            observer.note(
-                "the kernel hides its addresses, so that its functions will have no names: run as root, or \
-                 `sysctl kernel.kptr_restrict=0`",
-            );
+            observer.note(&RecordNote::KernelNamesHidden);
         }
         Ok(())
     }
@@ -402,9 +397,7 @@ fn told_tracing_data(events: &[AttachedEvent], observer: &mut dyn Observer) -> O
     match features::tracing_data(events)? {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            observer.note(&format!(
-                "tracepoints are not described in the file, so that perf cannot read it: {error}"
-            ));
+            observer.note(&RecordNote::TracepointsUndescribed(error));
             None
         }
     }

@@ -3,7 +3,7 @@
 mod settings;
 mod side_file;
 
-pub use settings::{WindowSettings, WindowsOutcome};
+pub use settings::{StartFinding, WindowSettings, WindowsOutcome};
 
 use crate::section::{EventTotal, SectionEncoder, WindowLoss};
 use dioptra_perfdata::{Feature, GroupDescription, WriteError};
@@ -105,7 +105,7 @@ pub struct WindowsRecorder<'a> {
 /// The windows of a recording whose events are open.
 struct AttachedWindows {
     source: Box<dyn WindowSource>,
-    findings: Vec<String>,
+    findings: Vec<StartFinding>,
     /// Why a better source was not taken.
     instead: Option<String>,
     encoder: SectionEncoder,
@@ -181,12 +181,10 @@ impl AttachedWindows {
             findings,
             instead,
         } = find_source(&asked, settings.source)?;
-        let mut findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let mut findings: Vec<StartFinding> =
+            findings.into_iter().map(StartFinding::Source).collect();
         if let Some(cost) = settings.cost {
-            findings.push(format!(
-                "cost: a burst takes {:.0} us from a program that computes, as tried out at the start",
-                cost.burst as f64 / 1000.0
-            ));
+            findings.push(StartFinding::Cost(cost));
         }
         let long = settings.schedule.long;
         let shortest = match source.kind() {
@@ -195,10 +193,8 @@ impl AttachedWindows {
             _ => 0,
         };
         if (1..shortest).contains(&long.number()) {
-            findings.push(format!(
-                "long={long} cannot be kept: bursts of a CPU begin {} apart or more",
-                Length::Time(shortest)
-            ));
+            let shortest = Length::Time(shortest);
+            findings.push(StartFinding::LongTooShort { long, shortest });
         }
         let side = SideFile::create(to.file).map_err(|source| WindowRecordError::SideFile {
             path: to.file.map(side_file::beside).unwrap_or_default(),
@@ -226,7 +222,7 @@ impl AttachedWindows {
     fn begin(&mut self, settings: &WindowSettings) {
         self.encoder.source(self.source.kind().name());
         for finding in &self.findings {
-            self.encoder.finding(finding);
+            self.encoder.finding(&finding.to_string());
         }
         if let Some(why) = &self.instead {
             self.encoder.instead(why);
@@ -340,7 +336,7 @@ impl RecordExtension for WindowsRecorder<'_> {
         }
     }
 
-    fn new_diagnostics(&mut self) -> Vec<String> {
+    fn new_diagnostics(&mut self) -> Vec<ExtensionError> {
         let Some(attached) = &mut self.attached else {
             return Vec::new();
         };
@@ -350,11 +346,11 @@ impl RecordExtension for WindowsRecorder<'_> {
             WindowNote::Attach(note) => attached.known_diagnostics.contains(note),
             _ => false,
         };
-        let new = new.iter().filter(|note| !is_known(note));
-        let mut diagnostics: Vec<String> = new.map(ToString::to_string).collect();
+        let new = new.iter().filter(|note| !is_known(note)).cloned();
+        let mut diagnostics: Vec<ExtensionError> = new.map(Into::into).collect();
         attached.notes_returned = notes.len();
         if let Some(error) = attached.error.take() {
-            diagnostics.push(format!("windows: {error}"));
+            diagnostics.push(WindowRecordError::Source(error).into());
         }
         diagnostics
     }

@@ -1,7 +1,10 @@
 //! The windows that a recording makes, and what came of them.
 
 use dioptra_perfevents::EventGroup;
-use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind, WindowStats};
+use dioptra_perfevents::windows::{
+    BurstCost, Length, Schedule, SourceFinding, SourceKind, WindowStats,
+};
+use std::fmt;
 
 /// The windows that a recording makes beside its samples.
 #[derive(Clone, Debug)]
@@ -18,6 +21,40 @@ pub struct WindowSettings {
     pub cost: Option<BurstCost>,
 }
 
+/// A finding at the start of a recording of windows. Its text form is a sentence for users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartFinding {
+    /// A finding about a source.
+    Source(SourceFinding),
+    /// The cost of a burst, as it was tried out.
+    Cost(BurstCost),
+    /// The source cannot begin bursts as often as the schedule says.
+    LongTooShort {
+        /// The time between bursts that was asked for.
+        long: Length,
+        /// The shortest time that the source keeps.
+        shortest: Length,
+    },
+}
+
+impl fmt::Display for StartFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartFinding::Source(finding) => finding.fmt(f),
+            StartFinding::Cost(cost) => write!(
+                f,
+                "cost: a burst takes {:.0} us from a program that computes, as tried out at the start",
+                cost.burst as f64 / 1000.0
+            ),
+            StartFinding::LongTooShort { long, shortest } => write!(
+                f,
+                "long={long} cannot be kept: bursts of a CPU begin {shortest} apart or more"
+            ),
+        }
+    }
+}
+
 /// The windows that a recording made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowsOutcome {
@@ -27,8 +64,8 @@ pub struct WindowsOutcome {
     pub schedule: Schedule,
     /// Names of the events that were counted together, for each group.
     pub groups: Vec<Vec<String>>,
-    /// The findings about this source and about better ones that could not be used: a sentence each.
-    pub findings: Vec<String>,
+    /// The findings about this source and about better ones that could not be used.
+    pub findings: Vec<StartFinding>,
     /// Why a better source was not taken; `None` where this one was asked for or is the best.
     pub instead: Option<String>,
     /// The counts of bursts and windows.

@@ -2,12 +2,13 @@
 
 use super::Arguments;
 use crate::output::say;
+use crate::remedies;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
-use dioptra_perfevents::windows::{Length, SHORTEST_LONG_OF_TWINS, SourceKind};
+use dioptra_perfevents::windows::SourceKind;
 use dioptra_recorder::outcome::Progress;
-use dioptra_recorder::{Observer, RecordError};
-use dioptra_windows::record::WindowsOutcome;
+use dioptra_recorder::{Observer, RecordError, RecordNote};
+use dioptra_windows::record::{StartFinding, WindowsOutcome};
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 
@@ -52,22 +53,16 @@ impl Terminal {
         // A hazard that could hang the machine is shown whatever the verbosity.
         let hazard = limits::refresh_of_clocks_is_unsafe();
         for (index, finding) in windows.findings.iter().enumerate() {
-            if self.verbose || (index == 0 && hazard) {
-                self.say(finding);
+            // A schedule that cannot be kept is shown, too, where the user would not expect it: two clocks are a fallback.
+            let is_late = windows.source == SourceKind::Twin
+                && matches!(finding, StartFinding::LongTooShort { .. });
+            if self.verbose || (index == 0 && hazard) || is_late {
+                self.say(&finding.to_string());
             }
         }
         // Values of another source can differ, so --quiet does not hide this.
         if let Some(said) = said_instead(windows) {
             self.say(&said);
-        }
-        let long = windows.schedule.long;
-        if windows.source == SourceKind::Twin
-            && (1..SHORTEST_LONG_OF_TWINS).contains(&long.number())
-        {
-            self.say(&format!(
-                "long={long} cannot be kept: two clocks make windows every {} or more",
-                Length::Time(SHORTEST_LONG_OF_TWINS)
-            ));
         }
         if !self.quiet {
             let groups: Vec<String> = windows.groups.iter().map(|group| group.join(",")).collect();
@@ -82,8 +77,8 @@ impl Terminal {
 }
 
 impl Observer for Terminal {
-    fn note(&mut self, note: &str) {
-        self.say(note);
+    fn note(&mut self, note: &RecordNote) {
+        self.say(&remedies::of_record_note(note));
     }
 
     fn attached(&mut self, summary: &AttachSummary) {
@@ -139,7 +134,7 @@ impl Observer for Terminal {
 pub struct SharedTerminal<'a, 'b>(pub &'a RefCell<&'b mut Terminal>);
 
 impl Observer for SharedTerminal<'_, '_> {
-    fn note(&mut self, note: &str) {
+    fn note(&mut self, note: &RecordNote) {
         self.0.borrow_mut().note(note);
     }
 

@@ -35,6 +35,8 @@ pub enum WindowNote {
     NoRealTimePriority,
 }
 
+impl std::error::Error for WindowNote {}
+
 impl fmt::Display for WindowNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

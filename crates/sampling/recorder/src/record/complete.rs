@@ -1,6 +1,7 @@
 //! The end of a recording: the parts of the file that are known only then, and the outcome.
 
 use super::{Observer, Recording, told_tracing_data};
+use crate::RecordNote;
 use crate::error::{RecordError, SinkError};
 use crate::extension::{CountedEvent, RecordingEnd};
 use crate::features;
@@ -22,11 +23,8 @@ impl Recording<'_> {
         self.take_in_new_ids(observer)?;
         let summary = self.session.summary().clone();
         if summary.foreign_ids > 0 {
-            observer.note(&format!(
-                "{} samples carried the id of another profiler's event, as the kernel has it where two watch one software \
-                 event; they were given to this recording's only event that may have such samples",
-                summary.foreign_ids
-            ));
+            let samples = summary.foreign_ids;
+            observer.note(&RecordNote::ForeignIds { samples });
         }
         let untold = summary.lost_untold();
         if untold > 0 {
@@ -44,9 +42,9 @@ impl Recording<'_> {
             for (index, event) in extension.events().iter().enumerate() {
                 let index = recorded.len() + index;
                 match self.sink.writer.add_ids(index, &event.ids) {
-                    Err(WriteError::LateIds { .. }) => observer.note(
-                        "windows of threads that came later have no event in a pipe; record to a file",
-                    ),
+                    Err(WriteError::LateIds { .. }) => {
+                        observer.note(&RecordNote::LateExtensionIds);
+                    }
                     other => other.map_err(|source| self.write_error(source))?,
                 }
             }

@@ -1,6 +1,7 @@
 //! The loop of a recording, which takes in records until the recording's end.
 
 use super::{Observer, Recording, TICK};
+use crate::RecordNote;
 use crate::error::RecordError;
 use crate::features;
 use crate::file_events::file_indices;
@@ -98,12 +99,12 @@ impl Recording<'_> {
     pub(super) fn tell_new_notes(&mut self, observer: &mut dyn Observer) {
         if let Some(extension) = &mut self.sink.extension {
             for diagnostic in extension.new_diagnostics() {
-                observer.note(&diagnostic);
+                observer.note(&RecordNote::Extension(diagnostic));
             }
         }
         let notes = &self.session.attach_summary().notes;
         for note in notes.iter().skip(self.notes_told) {
-            observer.note(&note.to_string());
+            observer.note(&RecordNote::Attach(note.clone()));
         }
         self.notes_told = notes.len();
     }
@@ -127,10 +128,7 @@ impl Recording<'_> {
                 // The samples are kept, since they are worth more than their event's name.
                 Err(WriteError::LateIds { .. }) if !self.late_ids_told => {
                     self.late_ids_told = true;
-                    observer.note(
-                        "events were opened after the start: a pipe cannot say which their samples belong to; \
-                         record to a file",
-                    );
+                    observer.note(&RecordNote::LateIds);
                 }
                 Err(WriteError::LateIds { .. }) => {}
                 other => other.map_err(|source| self.write_error(source))?,
