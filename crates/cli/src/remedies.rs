@@ -12,6 +12,7 @@ use dioptra_report::FindError;
 use dioptra_tables::{Facts, Remedy};
 use dioptra_trace_recorder::{SelectionWarning, TraceNote};
 use dioptra_tracedata::TraceOpenError;
+use dioptra_windows::display::DisplayError;
 use dioptra_windows::record::WindowRecordError;
 use std::error::Error;
 use std::io::ErrorKind;
@@ -73,6 +74,15 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
             }
             RecordError::Create { .. } => Some(OTHER_OUTPUT),
             RecordError::Extension(error) => of(&**error),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<DisplayError>() {
+        return match error {
+            DisplayError::NoWindows => Some(
+                "record with `dioptra record --windows`, or read counters together with `-e '{cycles,instructions}:S'`",
+            ),
+            DisplayError::NoCallers => Some("record with -g"),
             _ => None,
         };
     }
@@ -142,6 +152,14 @@ pub fn spell(facts: &mut Facts) {
         Remedy::RecordCallChains => "record with -g".to_owned(),
         Remedy::RecordFramePointers => "record with --call-graph fp".to_owned(),
         Remedy::RecordLargerStacks => "record with --call-graph dwarf,SIZE".to_owned(),
+        Remedy::RecordWithLargerBuffer => "record with a larger buffer (-m)".to_owned(),
+        Remedy::RecordLessOften => "record at a lower frequency (-F)".to_owned(),
+        Remedy::RecordMoreOften => "record at a higher frequency (-F)".to_owned(),
+        Remedy::RecordAllCpus => "record all CPUs (-a)".to_owned(),
+        Remedy::RecordOnMonotonicClock => "record with -k mono".to_owned(),
+        Remedy::RecordWindows(set) => format!(
+            "`dioptra record --windows --metrics {set}` records what this machine can count"
+        ),
         Remedy::RecordMetrics(set) => {
             format!("`dioptra record --metrics {set}` records what this machine can count")
         }

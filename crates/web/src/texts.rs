@@ -51,6 +51,16 @@ fn remedy(remedy: &Remedy) -> String {
         Remedy::RecordLargerStacks => {
             "record with dioptra record --call-graph dwarf,SIZE".to_owned()
         }
+        Remedy::RecordWithLargerBuffer => "record with dioptra record -m and more pages".to_owned(),
+        Remedy::RecordLessOften => "record with dioptra record -F and a lower frequency".to_owned(),
+        Remedy::RecordMoreOften => {
+            "record with dioptra record -F and a higher frequency".to_owned()
+        }
+        Remedy::RecordAllCpus => "record all CPUs with dioptra record -a".to_owned(),
+        Remedy::RecordOnMonotonicClock => "record with perf's -k mono".to_owned(),
+        Remedy::RecordWindows(set) => {
+            format!("record with dioptra record --windows --metrics {set}")
+        }
         Remedy::RecordMetrics(set) => format!("record with dioptra record --metrics {set}"),
         Remedy::ShowBranchCallers => {
             "dioptra report --tree callers shows the calls of the branch records".to_owned()

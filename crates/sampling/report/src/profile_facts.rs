@@ -9,7 +9,7 @@ pub(crate) use missing_names::remedy;
 use crate::Blocks;
 use crate::columns::weight_unit;
 use dioptra_profile::{Names, Profile};
-use dioptra_tables::{Cell, Facts, Severity, Unit};
+use dioptra_tables::{Cell, Facts, Remedy, Severity, Unit};
 use serde_json::{Value, json};
 
 /// Returns the facts of `profile` that concern `events` (indices of [`Profile::events`]). `names` may be empty where
@@ -62,12 +62,14 @@ pub(crate) fn facts_of_shares(
         facts.add(
             Severity::Loss,
             "unsampled_threads",
-            format!("{unsampled}; record all CPUs (-a), or with a higher frequency (-F)"),
+            unsampled.to_string(),
             json!({
                 "event": unsampled.event, "counted": unsampled.counted, "sampled": unsampled.sampled,
                 "period": unsampled.period, "threads": unsampled.threads,
             }),
         );
+        facts.propose(Remedy::RecordAllCpus);
+        facts.propose(Remedy::RecordMoreOften);
     }
     losses::add_losses(&mut facts, profile.losses());
     if profile.options().call_chains {

@@ -10,6 +10,18 @@ pub enum Remedy {
     RecordFramePointers,
     /// Record larger copies of the stack.
     RecordLargerStacks,
+    /// Record with a larger ring buffer.
+    RecordWithLargerBuffer,
+    /// Record fewer samples a second.
+    RecordLessOften,
+    /// Record more samples a second.
+    RecordMoreOften,
+    /// Record all CPUs instead of a program.
+    RecordAllCpus,
+    /// Record with the times of the monotonic clock.
+    RecordOnMonotonicClock,
+    /// Record the events of this metric set over windows, as far as the machine can count them.
+    RecordWindows(String),
     /// Record the events of this metric set, as far as the machine can count them.
     RecordMetrics(String),
     /// Show the callers that branch records know.

@@ -50,5 +50,5 @@ pub use statistics::{
     statistics_with_cpus,
 };
 pub use tree::{CallNode, CallPathTree, call_tree};
-pub use view::{TimeRange, View, ViewError, ViewLosses, ViewSelection};
+pub use view::{PendingError, TimeRange, View, ViewError, ViewLosses, ViewSelection, ViewWarning};
 pub use walk::{Call, CallEnding, StreamWalk, WalkLosses, WalkStep};

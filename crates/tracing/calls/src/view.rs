@@ -3,6 +3,7 @@
 mod rules;
 mod sampled;
 mod tasks;
+mod warning;
 
 use crate::choices::Choices;
 use crate::complete::Complete;
@@ -16,11 +17,13 @@ use crate::{
 };
 use dioptra_filters::{CompileError, Plan, Rules, TraceSwitch};
 use dioptra_tracedata::{Stream, Trace};
-use rules::{PendingError, compile, left_out, pending_rules};
+pub use rules::PendingError;
+use rules::{compile, left_out, pending_rules};
 use sampled::ChoiceKind;
 use std::sync::{Arc, OnceLock};
 use tasks::task_name;
 use thiserror::Error;
+pub use warning::ViewWarning;
 
 /// A range of time, `CLOCK_MONOTONIC` in nanoseconds, both ends included. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,7 +122,7 @@ pub struct View<'t> {
     choices: OnceLock<Vec<Choices>>,
     /// The sets of rules, one after the other: the recording's rules that were left to readers, and the selection's.
     filterings: Vec<Filtering>,
-    warnings: Vec<String>,
+    warnings: Vec<ViewWarning>,
     /// The thread names by the stream's index.
     task_names: Vec<&'t str>,
 }
@@ -146,7 +149,7 @@ impl<'t> View<'t> {
         let mut warnings = Vec::new();
         for tid in &selection.tids {
             if !trace.streams().iter().any(|stream| stream.tid == *tid) {
-                warnings.push(format!("the trace has no thread {tid}"));
+                warnings.push(ViewWarning::NoThread(*tid));
             }
         }
         let is_chosen = |stream: &&Stream| {
@@ -197,9 +200,7 @@ impl<'t> View<'t> {
             Ok::<_, PendingError>(self.add(filtering))
         });
         if let Err(error) = added {
-            self.warnings.push(format!(
-                "the filters of the recording can't be applied, so more is shown than was asked for then: {error}"
-            ));
+            self.warnings.push(ViewWarning::PendingRules(error));
         }
     }
 
@@ -211,7 +212,7 @@ impl<'t> View<'t> {
     ) -> Result<(), ViewError> {
         let useless = selection.rules.notes();
         self.warnings
-            .extend(useless.iter().map(ToString::to_string));
+            .extend(useless.into_iter().map(ViewWarning::Rule));
         let trace = self.trace;
         let left_out = left_out(trace, selection);
         if selection.rules.is_empty() && left_out.is_empty() && !selection.off {
@@ -232,8 +233,7 @@ impl<'t> View<'t> {
         }
         let switching = self.add(filtering);
         if selection.off && !switching {
-            let text = "tracing is off at the start and no rule switches it on, so nothing is shown; add the action trace_on to a function";
-            self.warnings.push(text.to_owned());
+            self.warnings.push(ViewWarning::NeverOn);
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl<'t> View<'t> {
     }
 
     /// Returns warnings for the user: rules that match nothing, with the nearest names, and others.
-    pub fn warnings(&self) -> &[String] {
+    pub fn warnings(&self) -> &[ViewWarning] {
         &self.warnings
     }
 

@@ -13,13 +13,10 @@ pub enum DisplayError {
     #[error(transparent)]
     Report(#[from] ReportError),
     /// The profile has neither windows nor sampled counts that metrics could be made of.
-    #[error(
-        "the profile has no windows, and no events whose ratios are metrics: record with `dioptra record --windows`, or \
-         read counters together with `-e '{{cycles,instructions}}:S'`"
-    )]
+    #[error("the profile has no windows, and no events whose ratios are metrics")]
     NoWindows,
     /// Rows by path were asked for, and the samples have no call chains.
-    #[error("rows by path need call chains; record with -g")]
+    #[error("rows by path need call chains")]
     NoCallers,
 }
 

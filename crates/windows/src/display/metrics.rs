@@ -2,7 +2,7 @@
 
 use dioptra_metrics::{BindNote, Bound, RecordedEvent, Unit};
 use dioptra_report::MetricColumns;
-use dioptra_tables::{Facts, Severity};
+use dioptra_tables::{Facts, Remedy, Severity};
 use serde_json::{Value, json};
 
 /// Metrics of several sets, as one list.
@@ -74,14 +74,13 @@ impl Metrics {
                     Severity::Info,
                     "missing_inputs",
                     format!(
-                        "{}: {} metrics have no value, since their events were not recorded; `dioptra record --windows \
-                         --metrics {}` records what this machine can count",
+                        "{}: {} metrics have no value, since their events were not recorded",
                         of.set.name,
                         left.len(),
-                        of.set.name
                     ),
                     json!(left),
                 );
+                facts.propose(Remedy::RecordWindows(of.set.name.clone()));
             }
             for note in bound.notes() {
                 let told = match note {

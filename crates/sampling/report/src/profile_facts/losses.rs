@@ -2,27 +2,32 @@
 
 use super::samples;
 use dioptra_profile::Losses;
-use dioptra_tables::{Facts, Severity};
+use dioptra_tables::{Facts, Remedy, Severity};
 use serde_json::{Value, json};
 
 /// Adds a fact on each kind of loss.
 pub(super) fn add_losses(facts: &mut Facts, losses: &Losses) {
     let summary = &losses.summary;
     // Adds a loss; the pair holds the words for one and for several.
-    let mut loss = |id: &str, count: u64, (one, several): (&str, &str), text: &str| {
-        if count > 0 {
-            let what = if count == 1 { one } else { several };
-            facts.add(Severity::Loss, id, format!("{count} {what}{text}"), count);
-        }
-    };
-    loss(
+    let mut add =
+        |id: &str, count: u64, (one, several): (&str, &str), text: &str, remedies: &[Remedy]| {
+            if count > 0 {
+                let what = if count == 1 { one } else { several };
+                facts.add(Severity::Loss, id, format!("{count} {what}{text}"), count);
+                remedies
+                    .iter()
+                    .for_each(|remedy| facts.propose(remedy.clone()));
+            }
+        };
+    add(
         "lost_records",
         summary.lost,
         ("record was", "records were"),
-        " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
+        " lost while recording",
+        &[Remedy::RecordWithLargerBuffer, Remedy::RecordLessOften],
     );
     // perf writes LOST_SAMPLES records at its end that repeat the counts of LOST records.
-    loss(
+    add(
         "lost_samples",
         if summary.lost_samples <= summary.lost {
             0
@@ -30,14 +35,25 @@ pub(super) fn add_losses(facts: &mut Facts, losses: &Losses) {
             summary.lost_samples
         },
         ("sample was", "samples were"),
-        " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
+        " lost while recording",
+        &[Remedy::RecordWithLargerBuffer, Remedy::RecordLessOften],
     );
-    loss(
+    add(
         "throttled",
         summary.throttled,
         ("time", "times"),
-        " the kernel throttled an event; use a lower frequency (-F)",
+        " the kernel throttled an event",
+        &[Remedy::RecordLessOften],
     );
+    add(
+        "jit_dumps_without_times",
+        losses.jit_dumps_without_times,
+        ("jitdump file has", "jitdump files have"),
+        " times of another clock than the recording, so that code which was replaced has the name of what came last",
+        &[Remedy::RecordOnMonotonicClock],
+    );
+    let mut loss =
+        |id: &str, count: u64, words: (&str, &str), text: &str| add(id, count, words, text, &[]);
     loss(
         "unknown_events",
         losses.unknown_event,
@@ -64,12 +80,6 @@ pub(super) fn add_losses(facts: &mut Facts, losses: &Losses) {
         losses.spaces_not_copied,
         ("process has", "processes have"),
         " more mappings than make sense; they were dropped",
-    );
-    loss(
-        "jit_dumps_without_times",
-        losses.jit_dumps_without_times,
-        ("jitdump file has", "jitdump files have"),
-        " times of another clock than the recording, so that code which was replaced has the name of what came last; record with -k mono",
     );
     loss(
         "jit_dumps_refused",

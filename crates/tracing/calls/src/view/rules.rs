@@ -1,6 +1,6 @@
 //! The rules of a view: what a selection leaves out, and the plans of the recording's and the selection's rules.
 
-use super::{ViewError, ViewSelection};
+use super::{ViewError, ViewSelection, ViewWarning};
 use crate::FunctionNames;
 use crate::recorded::RecordedFunctions;
 use dioptra_filters::{
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 /// The reason why the rules that a recording has left to readers cannot be applied.
 #[derive(Debug, Error)]
-pub(super) enum PendingError {
+pub enum PendingError {
     /// The trace names no known way to match names.
     #[error("`{0}` is no way to match names")]
     Style(String),
@@ -80,7 +80,7 @@ pub(super) fn compile(
     recorded: Option<&RecordedFunctions>,
     with_sources: bool,
     seed: u64,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<ViewWarning>,
 ) -> Result<Plan, ViewError> {
     let trace = names.trace();
     let options = PlanOptions {
@@ -122,6 +122,6 @@ pub(super) fn compile(
         }
     }
     let told = compiler.warnings(known.iter().map(|name| &**name));
-    warnings.extend(told.iter().map(ToString::to_string));
+    warnings.extend(told.into_iter().map(ViewWarning::Rule));
     Ok(compiler.plan())
 }

@@ -471,7 +471,7 @@ impl<'v, 't> App<'v, 't> {
 /// Adds the warnings about rules, which came before there was a screen.
 fn add_warnings(view: &View<'_>, facts: &mut Facts) {
     for warning in view.warnings() {
-        facts.add(Severity::Warning, "rules", warning.as_str(), true);
+        facts.add(Severity::Warning, "rules", warning.to_string(), true);
     }
 }
 
