@@ -50,6 +50,21 @@ export function metricsTests({ test, table, show, hash, can, settle }) {
     assert.match(await page.locator(".scatter [role=status]").innerText(), /an outlier/);
   });
 
+  test("hotspots: shares are of what the reader chooses", async ({ page }) => {
+    await show(page, "hotspots");
+    const choice = page.locator('select[aria-label="What shares are of"]').last();
+    const values = await choice.locator("option").evaluateAll((options) => options.map((option) => option.value));
+    assert(values.includes("total"), values.join());
+    for (const value of values.slice(1)) {
+      const [asked] = await Promise.all([page.waitForRequest((request) => request.url().includes("/api/table") && request.url().includes("by=function")), choice.selectOption(value)]);
+      assert.equal(new URL(asked.url()).searchParams.get("percent"), value);
+      await settle(page);
+      assert.equal(await page.locator("[role=alert]").count(), 0, value);
+    }
+    await choice.selectOption("");
+    await settle(page);
+  });
+
   test("changes: stars, normalization, and the other way round", async ({ page }) => {
     await show(page, "summary");
     if ((await profiles(page).count()) === 0 || !(await can(page, "diff"))) return;

@@ -3,7 +3,8 @@
 import { createSignal, For, type JSX, onCleanup, onMount, Show } from "solid-js";
 import type { Column } from "../net/types";
 import { offeredColumns } from "./columns";
-import { hiddenAtFirst, MEASURES, shownMeasures, tableSettings } from "./settings";
+import { report } from "../net/client";
+import { hiddenAtFirst, MEASURES, type Share, shownMeasures, tableSettings } from "./settings";
 
 interface ToolsProps {
   name: string;
@@ -17,9 +18,13 @@ interface ToolsProps {
   note?: string;
   /** What stands at the left. */
   lead?: JSX.Element;
+  /** The bases that shares can have beside the column's sum. */
+  shares?: readonly Share[];
   /** What stands before the menus. */
   more?: JSX.Element;
 }
+
+const SHARE_TITLES: Record<Share, string> = { "": "of the column", total: "of the recording", parent: "of the row above", row: "of the first event" };
 
 const TITLES = { percent: "%", samples: "samples", weight: "weight" };
 
@@ -60,6 +65,14 @@ export function TableTools(props: ToolsProps) {
         </For>
         <button class="toggle" aria-pressed={settings.errors} title="Show standard errors" onClick={() => change({ errors: !settings.errors })}>±</button>
       </span>
+      <Show when={measures().percent && (props.shares?.length ?? 0) > 0 && !report()}>
+        <select
+          aria-label="What shares are of" title="What shares are of: the sum of the column, the whole recording, the row above, or the first event in the row"
+          onChange={(event) => change({ share: event.currentTarget.value as Share })}
+        >
+          <For each={["" as const, ...props.shares!]}>{(each) => <option value={each} selected={each === settings.share}>% {SHARE_TITLES[each]}</option>}</For>
+        </select>
+      </Show>
       {props.more}
       <Menu label="Columns">
         <For each={offeredColumns(props.columns, props.main).filter((column) => column.id !== props.main)}>
@@ -72,7 +85,7 @@ export function TableTools(props: ToolsProps) {
             </label>
           )}
         </For>
-        <button onClick={() => change({ widths: {}, hidden: hiddenAtFirst(props.name), expanded: {}, measures: null, errors: false })}>As at first</button>
+        <button onClick={() => change({ widths: {}, hidden: hiddenAtFirst(props.name), expanded: {}, measures: null, share: "", errors: false })}>As at first</button>
       </Menu>
       <Menu label="Save">
         <button onClick={() => props.onSave("csv")}>CSV, {props.saves ?? "all rows"}</button>

@@ -5,6 +5,8 @@ import { createStore } from "solid-js/store";
 export interface TableSettings {
   /** Which measures of an event have columns; null: a default that depends on the number of events. */
   measures: Record<Measure, boolean> | null;
+  /** The base of shares: empty for the column's sum, or another of [`SHARES`]. */
+  share: Share;
   /** Whether standard errors are shown. */
   errors: boolean;
   hidden: Record<string, boolean>;
@@ -12,6 +14,10 @@ export interface TableSettings {
   /** Event groups and parent columns that are expanded in place. */
   expanded: Record<string, boolean>;
 }
+
+/** The bases of shares, as the server names them. */
+export const SHARES = ["", "total", "parent", "row"] as const;
+export type Share = (typeof SHARES)[number];
 
 export const MEASURES = ["percent", "samples", "weight"] as const;
 export type Measure = (typeof MEASURES)[number];
@@ -26,7 +32,7 @@ export function hiddenAtFirst(name: string): Record<string, boolean> {
 const stores = new Map<string, ReturnType<typeof createSettings>>();
 
 function createSettings(name: string) {
-  const initial: TableSettings = { measures: null, errors: false, hidden: hiddenAtFirst(name), widths: {}, expanded: {} };
+  const initial: TableSettings = { measures: null, share: "", errors: false, hidden: hiddenAtFirst(name), widths: {}, expanded: {} };
   try {
     Object.assign(initial, JSON.parse(localStorage.getItem(`dioptra-table-${name}`) ?? "{}"));
   } catch {

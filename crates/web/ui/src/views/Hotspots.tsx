@@ -18,7 +18,7 @@ import { mainColumn } from "../table/columns";
 import { DataTable } from "../table/DataTable";
 import { nextSorting, readSorting, type ShownRow, type Sorting, writeSorting } from "../table/model";
 import { createPagedRows } from "../table/paged";
-import { tableSettings } from "../table/settings";
+import { type Share, tableSettings } from "../table/settings";
 import { TableTools } from "../table/Tools";
 import { createTreeRows } from "../table/tree";
 
@@ -38,14 +38,21 @@ function isChosen(key: RowKey): boolean {
   return lists.length > 0 && lists.every((list) => state[list].length === 1 && state[list][0] === (change[list] as string[])[0]);
 }
 
+/** Shares of the row's first event compare events. */
+function manyEvents(): Share[] {
+  return (loaded()?.events.length ?? 0) > 1 ? ["row"] : [];
+}
+
 function Upper() {
   const { settings } = tableSettings("upper");
   const [sorting, setSorting] = createSignal<Sorting | null>(null);
   const levels = () => state.levels.split(",");
   const parameters = (): Parameters => ({
     ...selection(["process", "program", "thread", "comm", "module", "function", ...(state.levels === "cpu" ? ["cpu" as const] : [])]),
-    by: state.levels, errors: settings.errors, sort: writeSorting(sorting()), metric: metricsOfSamples(),
+    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: writeSorting(sorting()), metric: metricsOfSamples(),
   });
+  // Shares of the row above need rows of two levels.
+  const shares = (): Share[] => ["total", ...(levels().length > 1 ? ["parent" as const] : []), ...manyEvents()];
   const rows = createTreeRows(parameters);
   const isTree = () => levels().length > 1;
   const level = () => levels()[0]!;
@@ -65,7 +72,7 @@ function Upper() {
   return (
     <>
       <TableTools
-        name="upper" columns={rows.answer()?.columns ?? []} main={mainColumn(rows.answer()?.columns ?? [], level())} onSave={(format) => save(parameters(), format, state.levels)}
+        name="upper" columns={rows.answer()?.columns ?? []} main={mainColumn(rows.answer()?.columns ?? [], level())} shares={shares()} onSave={(format) => save(parameters(), format, state.levels)}
         lead={
           <select aria-label="Rows of the upper table" onChange={(event) => go({ levels: event.currentTarget.value })}>
             <For each={LEVELS}>{(each) => <option value={each} selected={each === state.levels}>{LEVEL_TITLES[each]}</option>}</For>
@@ -88,9 +95,10 @@ function Upper() {
 function Functions() {
   const { settings } = tableSettings("functions");
   const parameters = (): Parameters => ({
-    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, sort: state.sort, metric: metricsOfSamples(),
+    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: state.sort, metric: metricsOfSamples(),
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
+  const shares = (): Share[] => ["total", ...manyEvents()];
   const rows = createPagedRows(parameters);
   const badPattern = () => (rows.error()?.code === "bad_pattern" ? rows.error()!.text : null);
   const learn = (row: ShownRow) => {
@@ -111,7 +119,7 @@ function Functions() {
   return (
     <>
       <TableTools
-        name="functions" columns={rows.answer()?.columns ?? []} main="function" note={note()} onSave={(format) => save(parameters(), format, "functions")}
+        name="functions" columns={rows.answer()?.columns ?? []} main="function" shares={shares()} note={note()} onSave={(format) => save(parameters(), format, "functions")}
         more={<MetricPicker always={false} />} saves={state.filter ? "rows that pass" : "all rows"}
         filter={{ text: state.filter, regex: state.regex, label: "Filter functions", error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
       />
