@@ -7,7 +7,7 @@
 //! - `security`: who may ask; `routes`: from an address to an answer; `parameters`: from a query to a request.
 //! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
 //!   in addresses.
-//! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `heatmaps`, `searches`, `overview`: answers.
+//! - `selected`: the samples of a request; `tables` with `table_rows`, `flames`, `functions`, `timelines`, `heatmaps`, `searches`, `overview`: answers.
 //! - `changes`: call stacks that are changed before a tree is made of them.
 //! - `metrics` and `windowed`: metrics with their intervals; `other`, `comparing`, `flame_changes`: changes to another profile.
 //! - `static_report`: the page with its answers as one file, which needs no server.
@@ -41,6 +41,7 @@ mod security;
 mod selected;
 mod server;
 mod static_report;
+mod table_rows;
 mod tables;
 mod texts;
 mod timelines;

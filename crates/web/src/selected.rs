@@ -40,10 +40,11 @@ impl MemorySize for SelectedProfile {
     fn bytes(&self) -> usize {
         // The whole profile is there anyway. A selection has counts of its own for each event: by place and part, of which
         // there are about as many as stacks and frames.
-        let places = self.profile.stacks().len() + self.profile.frames().len();
+        // Sums by frame, and the counts sorted by frame, come on first use.
+        let (stacks, frames) = (self.profile.stacks().len(), self.profile.frames().len());
         match self.is_everything {
             true => 1,
-            false => 1 + 16 * places * self.profile.events().len(),
+            false => 1 + (20 * stacks + 40 * frames) * self.profile.events().len(),
         }
     }
 }

@@ -1,9 +1,6 @@
 //! `/api/table`, `/api/export`: the tables of `dioptra report`, a range of rows at a time.
 
-use crate::api::{
-    CellValue, Percent, RowKeys, SortedBy, TableAnswer, TableColumn, TableOf, TableRequest,
-    TableRow,
-};
+use crate::api::{CellValue, Percent, RowKeys, SortedBy, TableAnswer, TableOf, TableRequest};
 use crate::cache::MemorySize;
 use crate::failure::Failure;
 use crate::filter::NameFilter;
@@ -12,11 +9,12 @@ use crate::loaded::Named;
 use crate::row_keys::row_keys;
 use crate::selected::{Selected, SelectionKey};
 use crate::server::Shared;
+use crate::table_rows::{columns, table_row, totals};
 use crate::{comparing, metrics, texts};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{PercentOf, ReportOptions, RowKey, report_with_keys};
 use dioptra_tables::{
-    Cell, ColumnKind, Direction, Format, Mark, Row, Table, TextOptions, View, ViewOptions, ViewRow,
+    Cell, ColumnKind, Direction, Format, Row, Table, TextOptions, View, ViewOptions,
 };
 use dioptra_windows::display::WindowRows;
 use std::num::NonZeroU32;
@@ -342,93 +340,6 @@ fn view(
     Ok((view, sorted_by))
 }
 
-/// By column: the sum of some rows; none where a sum means nothing.
-fn totals(table: &Table, rows: &[u32]) -> Vec<CellValue> {
-    let columns = table.columns.iter().enumerate();
-    let sums = columns.map(|(index, column)| {
-        let is_sum = match column.kind {
-            ColumnKind::Count | ColumnKind::Weight => true,
-            // Samples of a called function count in its callers, too.
-            ColumnKind::Ratio => !column.id.starts_with("total_"),
-            _ => false,
-        };
-        if !is_sum {
-            return CellValue::Empty(());
-        }
-        let cells = rows.iter().map(|row| table.row(*row).cell(index));
-        sum(cells, column.unit.scale())
-    });
-    sums.collect()
-}
-
-/// The sum of cells: of quotients only if they have one denominator.
-pub(crate) fn sum<'a>(cells: impl Iterator<Item = Cell<'a>>, scale: f64) -> CellValue {
-    let (mut counts, mut reals, mut parts, mut whole) = (None, None, 0_u64, None);
-    for cell in cells {
-        match cell {
-            Cell::Empty => {}
-            Cell::Count(count) => counts = Some(counts.unwrap_or(0_u64).saturating_add(count)),
-            Cell::Real { value, .. } if value.is_finite() => {
-                reals = Some(reals.unwrap_or(0.0) + value);
-            }
-            Cell::Ratio {
-                numerator,
-                denominator,
-            } if *whole.get_or_insert(denominator) == denominator => {
-                parts = parts.saturating_add(numerator);
-            }
-            _ => return CellValue::Empty(()),
-        }
-    }
-    match (counts, reals, whole) {
-        (Some(count), None, None) => CellValue::Count(count),
-        (None, Some(real), None) => CellValue::Real(real),
-        (None, None, Some(whole)) => {
-            let value = Cell::ratio(parts, whole).value(scale);
-            value.map_or(CellValue::Empty(()), CellValue::Real)
-        }
-        _ => CellValue::Empty(()),
-    }
-}
-
-/// A cell as an answer has it, and whether its middle was left out.
-fn value(cell: &Cell<'_>, scale: f64) -> (CellValue, bool) {
-    let value = match cell {
-        Cell::Name(name) => {
-            let (name, cut) = texts::shortened(name);
-            return (CellValue::Text(name), cut);
-        }
-        Cell::Count(count) => CellValue::Count(*count),
-        Cell::Address(address) => CellValue::Text(format!("{address:#x}")),
-        Cell::Difference {
-            minuend,
-            subtrahend,
-        } => {
-            let difference = i128::from(*minuend) - i128::from(*subtrahend);
-            i64::try_from(difference).map_or(CellValue::Empty(()), CellValue::Difference)
-        }
-        Cell::Empty | Cell::Ratio { .. } | Cell::Real { .. } => {
-            let value = cell.value(scale);
-            value.map_or(CellValue::Empty(()), CellValue::Real)
-        }
-    };
-    (value, false)
-}
-
-pub(crate) fn columns(table: &Table) -> Vec<TableColumn> {
-    let id = |index: usize| table.columns.get(index).map(|column| column.id.clone());
-    let columns = table.columns.iter().map(|column| TableColumn {
-        id: column.id.clone(),
-        name: column.name.clone(),
-        unit: column.unit.id().map(str::to_owned),
-        kind: column.kind.id().to_owned(),
-        event: column.event.clone(),
-        parent: column.parent.and_then(id),
-        for_programs: column.is_for_programs,
-    });
-    columns.collect()
-}
-
 /// Answers `/api/table`.
 pub(crate) fn answer(
     shared: &Shared,
@@ -462,44 +373,6 @@ pub(crate) fn answer(
     })
 }
 
-/// A row as an answer has it.
-pub(crate) fn table_row(table: &Table, place: &ViewRow, key: RowKeys) -> TableRow {
-    let row = table.row(place.row);
-    let mut is_cut = false;
-    let cells = table.columns.iter().zip(row.cells());
-    let cells = cells.map(|(column, cell)| {
-        let (value, cut) = value(&cell, column.unit.scale());
-        is_cut |= cut;
-        value
-    });
-    let cells = cells.collect();
-    let each = || table.columns.iter().enumerate();
-    let errors =
-        each().filter_map(|(index, column)| Some((column.id.clone(), row.standard_error(index)?)));
-    let notes = each()
-        .filter_map(|(index, column)| Some((column.id.clone(), row.mark(index)?)))
-        .map(|(id, mark)| (id, Mark::word(mark)));
-    let (errors, notes) = (errors.collect(), notes.collect());
-    TableRow {
-        id: place.row,
-        parent: row.parent(),
-        depth: place.depth,
-        below: place.below,
-        key,
-        cells,
-        standard_errors: some(errors, std::collections::BTreeMap::is_empty),
-        notes: some(notes, std::collections::BTreeMap::is_empty),
-        cut: is_cut.then_some(true),
-    }
-}
-
-fn some<T>(list: T, is_empty: impl Fn(&T) -> bool) -> Option<T> {
-    match is_empty(&list) {
-        true => None,
-        false => Some(list),
-    }
-}
-
 /// Answers `/api/export`: the rows that pass the filter, as `dioptra report` writes them.
 pub(crate) fn export(
     shared: &Shared,
@@ -531,6 +404,7 @@ pub(crate) fn export(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table_rows::sum;
 
     #[test]
     fn levels_are_words() {

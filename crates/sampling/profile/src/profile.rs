@@ -36,6 +36,8 @@ pub struct Profile {
     pub(crate) mapping_log: Arc<MappingLog>,
     /// Computed on first use; selections share it.
     pub(crate) stack_order: Arc<OnceLock<Order>>,
+    /// By stack: whether its outermost frame is a thunk of a tracer. Computed on first use; selections share it.
+    pub(crate) ends_at_thunk: Arc<OnceLock<Vec<bool>>>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) details: Arc<Details>,
     pub(crate) switch_log: Arc<SwitchLog>,
@@ -100,11 +102,7 @@ impl EventProfile {
     /// counters took turns. The error is exact where [`crate::LoadPlan::errors`] was asked for or samples state their
     /// counter's times. Elsewhere it assumes samples of equal weight, and is too small where they differ.
     pub fn total_estimate(&self) -> Estimate {
-        let mut total = Estimate::default();
-        for (cell, _) in self.counts.iter() {
-            total.add(self.counts.estimate(cell.id));
-        }
-        total
+        self.counts.total_estimate()
     }
 
     /// Returns whether the statistical errors know each sample's weight.
@@ -259,23 +257,32 @@ impl Profile {
         self.leaf(stack)
     }
 
-    /// Calls `visit` with self counts of an event (an index of [`Profile::events`]) and their estimates, for innermost frames
-    /// that `wanted` accepts. A frame comes several times: once for each stack that it ends, and each sample key.
+    /// Calls `visit` with the self counts of an event (an index of [`Profile::events`]) in some frames, and with their
+    /// estimates. A frame comes several times: once for each stack that it ends, and each sample key. The first call sorts
+    /// the event's counts by frame, which takes about as long as two walks through them; later calls take time for
+    /// `frames` only.
     pub fn own_counts(
         &self,
         event: usize,
-        wanted: impl Fn(FrameId) -> bool,
+        frames: impl IntoIterator<Item = FrameId>,
         mut visit: impl FnMut(FrameId, Count, Estimate),
     ) {
         let Some(event) = self.events.get(event) else {
             return;
         };
-        for (cell, count) in event.counts.iter() {
-            let frame = self.leaf(cell.place);
-            if wanted(frame) {
-                visit(frame, count, event.counts.estimate(cell.id));
+        let counts = &event.counts;
+        let by_leaf = counts.by_leaf(self.frames.len(), |place| self.leaf(place));
+        for frame in frames {
+            for cell in by_leaf.cells(frame) {
+                visit(frame, counts.get(*cell), counts.estimate(*cell));
             }
         }
+    }
+
+    /// Returns the self counts of all frames that have some, in rising order; computed on first use.
+    pub(crate) fn own_by_frame<'a>(&'a self, event: &'a EventProfile) -> &'a [(FrameId, Count)] {
+        let counts = &event.counts;
+        counts.own(self.frames.len(), |place| self.leaf(place))
     }
 
     /// Calls `visit` with the count of every sample key and place of an event. The place is a stack, or a frame where

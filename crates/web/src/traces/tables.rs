@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::filter::NameFilter;
 use crate::jobs::Ticket;
 use crate::server::Shared;
-use crate::tables::{MOST_ROWS, ROWS, columns, sorted_by, sorting, sum, table_row};
+use crate::table_rows::{columns, sum, table_row};
+use crate::tables::{MOST_ROWS, ROWS, sorted_by, sorting};
 use crate::texts;
 use dioptra_calls::{Statistics, View, statistics};
 use dioptra_tables::{

@@ -1,5 +1,6 @@
 //! Counts of samples and their weights.
 
+use crate::counts::by_leaf::Computed;
 use crate::counts::estimate::{Estimate, Spread};
 use crate::counts::sample_keys::SampleKeyId;
 use crate::hash::mix;
@@ -195,6 +196,7 @@ impl Counter {
             spread: extras.spread,
             log: extras.log.map(Arc::new),
             span: (None, None),
+            computed: Computed::default(),
         }
     }
 }
@@ -209,6 +211,7 @@ pub(crate) struct Counts {
     log: Option<Arc<SampleLog>>,
     /// The span of the log whose samples are in the counts. The span also holds samples of cells that count nothing.
     span: Span,
+    pub(super) computed: Computed,
 }
 
 /// A unit of counting: the samples of one key at one place.
@@ -291,6 +294,7 @@ impl Counts {
         let mut counts = std::mem::take(&mut self.counts);
         counts.retain_counted(|id| keep(self.cell(id)));
         self.counts = counts;
+        self.computed = Computed::default();
     }
 
     /// Returns the counts of the samples within `span` whose cells pass `keep`. A bounded span needs the log; without
@@ -312,6 +316,7 @@ impl Counts {
             spread: self.spread.as_ref().map(|_| Spread::default()),
             log: self.log.clone(),
             span,
+            computed: Computed::default(),
         };
         if let Some(log) = &self.log {
             log.visit(span, |cell, hit| {

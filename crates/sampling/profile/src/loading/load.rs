@@ -486,6 +486,7 @@ impl<'a> Loader<'a> {
             sockets: sockets(self.data),
             start: self.identifier.first_time,
             stack_order: Arc::default(),
+            ends_at_thunk: Arc::default(),
             mapping_log: Arc::new(system.take_mapping_log()),
             recorded_kernel: system.recorded_kernel(features.os_release.clone()),
             modules: Arc::new(system.modules),

@@ -1,7 +1,7 @@
 //! Rows of tables: counts by function, module, process or thread.
 
 use crate::counts::counter::Count;
-use crate::naming::names::Names;
+use crate::naming::names::{FunctionName, Names};
 use crate::processes::modules::ModuleId;
 use crate::profile::{EventProfile, Profile};
 use crate::rows::hierarchy::{HierarchyOptions, hierarchy};
@@ -314,8 +314,10 @@ fn by_path(
 ///
 /// `names` must be those of `profile`.
 pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
+    let functions = names.functions().iter();
+    let nameless: Vec<bool> = functions.map(FunctionName::is_nameless).collect();
     by_module_where(profile, events, |frame| {
-        names.functions()[names.of_frame(frame) as usize].is_nameless()
+        nameless[names.of_frame(frame) as usize]
     })
 }
 
@@ -350,16 +352,19 @@ pub fn traced(profile: &Profile, events: &[usize]) -> Count {
     if !profile.options().call_chains || !modules.contains(&true) {
         return through;
     }
-    let stacks = profile.stacks();
-    let mut ends = vec![false; stacks.len()];
-    // The stacks of callers have smaller ids than those of their callees.
-    for id in 1..stacks.len() {
-        let node = stacks.get(id as u32);
-        ends[id] = match node.parent {
-            Stacks::ROOT => modules[profile.frames().get(node.frame).module as usize],
-            caller => ends[caller as usize],
-        };
-    }
+    let ends = profile.ends_at_thunk.get_or_init(|| {
+        let stacks = profile.stacks();
+        let mut ends = vec![false; stacks.len()];
+        // The stacks of callers have smaller ids than those of their callees.
+        for id in 1..stacks.len() {
+            let node = stacks.get(id as u32);
+            ends[id] = match node.parent {
+                Stacks::ROOT => modules[profile.frames().get(node.frame).module as usize],
+                caller => ends[caller as usize],
+            };
+        }
+        ends
+    });
     let known = events.iter().filter_map(|at| profile.events().get(*at));
     for event in known {
         profile.places(event, |stack, count| {
@@ -381,12 +386,11 @@ fn by_module_where(
         .iter()
         .filter_map(|index| profile.events().get(*index))
     {
-        profile.places(event, |place, count| {
-            let frame = profile.leaf(place);
-            if wanted(frame) {
-                modules[profile.frames().get(frame).module as usize].add(count);
+        for (frame, count) in profile.own_by_frame(event) {
+            if wanted(*frame) {
+                modules[profile.frames().get(*frame).module as usize].add(*count);
             }
-        });
+        }
     }
     (0..)
         .zip(modules)

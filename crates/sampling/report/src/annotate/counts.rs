@@ -17,49 +17,46 @@ pub(super) struct FrameCounts {
 impl FrameCounts {
     /// Counts in all frames.
     pub fn of(profile: &Profile, events: &[usize]) -> FrameCounts {
-        Self::counted(profile, events, |_| true)
+        let all = u32::try_from(profile.frames().len()).unwrap_or(u32::MAX);
+        Self::counted(profile, events, 0..all)
     }
 
     /// Counts in some frames, which takes less time than counting in all.
     pub fn within(profile: &Profile, events: &[usize], frames: &[FrameId]) -> FrameCounts {
-        let mut wanted = vec![false; profile.frames().len()];
-        for frame in frames {
-            if let Some(wanted) = wanted.get_mut(*frame as usize) {
-                *wanted = true;
-            }
-        }
-        let wanted = |frame: FrameId| wanted.get(frame as usize) == Some(&true);
-        Self::counted(profile, events, wanted)
+        let mut frames = frames.to_vec();
+        frames.sort_unstable();
+        frames.dedup();
+        Self::counted(profile, events, frames)
     }
 
+    /// Counts in frames, which come in rising order.
     fn counted(
         profile: &Profile,
         events: &[usize],
-        wanted: impl Fn(FrameId) -> bool,
+        frames: impl IntoIterator<Item = FrameId>,
     ) -> FrameCounts {
-        const NONE: usize = usize::MAX;
-        let mut firsts = vec![NONE; profile.frames().len()];
         let mut found = FrameCounts {
             rows: Vec::new(),
             counts: Vec::new(),
             events: events.len(),
         };
-        for (column, event) in events.iter().enumerate() {
-            profile.own_counts(*event, &wanted, |frame, count, estimate| {
-                if count.is_zero() {
-                    return;
-                }
-                let first = &mut firsts[frame as usize];
-                if *first == NONE {
-                    *first = found.counts.len();
-                    let empty = found.counts.len() + events.len();
-                    found.counts.resize(empty, AddressCount::default());
-                    found.rows.push((frame, *first));
-                }
-                found.counts[*first + column].add(AddressCount { count, estimate });
-            });
+        for frame in frames {
+            let first = found.counts.len();
+            found
+                .counts
+                .resize(first + events.len(), AddressCount::default());
+            let mut is_counted = false;
+            for (column, event) in events.iter().enumerate() {
+                profile.own_counts(*event, [frame], |_, count, estimate| {
+                    is_counted = true;
+                    found.counts[first + column].add(AddressCount { count, estimate });
+                });
+            }
+            match is_counted {
+                true => found.rows.push((frame, first)),
+                false => found.counts.truncate(first),
+            }
         }
-        found.rows.sort_unstable();
         found
     }
 

@@ -100,7 +100,7 @@ export function FlameView() {
         </Show>
         <span class="note">{note()}</span>
         <span class="space" />
-        <span class="note">Right click: menu</span>
+        <span class="note hint">Right click: menu</span>
         <Menu label="Save">
           <button onClick={() => { const now = model(); if (handle && now) saveText("dioptra-flame.svg", flameSvg(now, handle.look()), "image/svg+xml"); }}>SVG picture</button>
           <button onClick={() => handle && savePng("dioptra-flame.png", handle.canvas)}>PNG picture</button>

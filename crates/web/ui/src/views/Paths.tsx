@@ -117,7 +117,7 @@ function Graph(props: { parameters(): Parameters; tools(): JSX.Element }) {
         />
         <span class="note">{note()}</span>
         <span class="space" />
-        <span class="note">Click: zoom · double click: calls · right click: menu</span>
+        <span class="note hint">Click: zoom · double click: calls · right click: menu</span>
         <Menu label="Save">
           <button onClick={() => { const now = model(); if (handle && now) saveText("dioptra-calls.svg", flameSvg(now, handle.look()), "image/svg+xml"); }}>SVG picture</button>
           <button onClick={() => handle && savePng("dioptra-calls.png", handle.canvas)}>PNG picture</button>
