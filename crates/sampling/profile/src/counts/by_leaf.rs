@@ -119,7 +119,7 @@ mod tests {
             assert!(by_leaf.cells(frame).is_empty(), "{frame}");
         }
         assert_eq!(counts.total_estimate().value, 1111.0);
-        // What was computed before belongs to the old counts.
+        // Kept values of the old counts must not survive.
         counts.retain(|cell| cell.place != 0);
         assert_eq!(counts.own(3, leaf), [(0, count(1, 10)), (2, count(1, 100))]);
         assert_eq!(counts.by_leaf(3, leaf).cells(0), [1]);
