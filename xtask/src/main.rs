@@ -30,7 +30,7 @@ struct Arguments {
 enum Chore {
     /// Pass all tests: tools, format, lints, tests, doc tests
     Test {
-        /// Only list the tools that tests use and this machine lacks
+        /// Install nothing: list the tools that tests use and this machine lacks, and test with the others
         #[arg(long)]
         no_install: bool,
     },
