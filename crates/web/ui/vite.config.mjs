@@ -6,6 +6,7 @@ import solid from "vite-plugin-solid";
 export default defineConfig({
   plugins: [solid()],
   base: "/",
+  worker: { format: "es", rollupOptions: { output: { entryFileNames: "place.js" } } },
   build: {
     outDir: "dist",
     emptyOutDir: true,

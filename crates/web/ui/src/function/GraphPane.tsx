@@ -1,12 +1,13 @@
 // The control-flow graph of a function: blocks by heat, loops marked, linked with source and assembly.
 
-import { createEffect, createMemo, createSignal, For, on, onCleanup, onMount } from "solid-js";
+import { createEffect, createSignal, For, on, onCleanup, onMount } from "solid-js";
 import { plural, shareOf } from "../format";
 import { saveSvgAsPng, saveText } from "../save";
 import { colour } from "../shell/theme";
 import { Menu } from "../table/Tools";
-import { edgePath, placeBlocks, type PlacedBlock } from "./layout";
+import { edgePath, type PlacedBlock } from "./layout";
 import { type FunctionModel, type Picked, pickBlock, splitLineKey } from "./model";
+import { createPlaced } from "./placing";
 
 interface GraphProps {
   /** The pane is wide and low. */
@@ -19,7 +20,7 @@ interface GraphProps {
 
 export function GraphPane(props: GraphProps) {
   let svg!: SVGSVGElement;
-  const placed = createMemo(() => placeBlocks(props.model, props.sideways));
+  const { placed, isBusy } = createPlaced(() => props.model, () => props.sideways);
   const [view, setView] = createSignal({ x: 0, y: 0, scale: 1 });
   let dragged: { x: number; y: number; moved: boolean } | null = null;
   const size = () => ({ width: svg.clientWidth || 1, height: svg.clientHeight || 1 });
@@ -101,7 +102,7 @@ export function GraphPane(props: GraphProps) {
     <>
       <div class="pane-title open">
         <h2>Control flow</h2>
-        <span class="dim">{plural(placed().blocks.length, "block")}{placed().leftOut > 0 ? `, ${plural(placed().leftOut, "cold block")} left out` : ""}, {plural(props.model.answer.loops.length, "loop")}</span>
+        <span class="dim">{isBusy() ? "placing blocks" : plural(placed().blocks.length, "block")}{placed().leftOut > 0 ? `, ${plural(placed().leftOut, "cold block")} left out` : ""}, {plural(props.model.answer.loops.length, "loop")}</span>
         <span class="space" />
         <button onClick={() => zoom(1.25)} aria-label="Zoom in">+</button>
         <button onClick={() => zoom(0.8)} aria-label="Zoom out">−</button>
@@ -112,7 +113,7 @@ export function GraphPane(props: GraphProps) {
         </Menu>
       </div>
       <svg
-        ref={svg} class="graph" tabindex="0" role="application" aria-label="Control-flow graph. Arrow keys follow edges, plus and minus zoom." onKeyDown={onKey}
+        ref={svg} class="graph" tabindex="0" role="application" aria-label="Control-flow graph. Arrow keys follow edges, plus and minus zoom." aria-busy={isBusy()} onKeyDown={onKey}
         viewBox={`${view().x} ${view().y} ${size0(svg).width / view().scale} ${size0(svg).height / view().scale}`}
         onPointerDown={(event) => { dragged = { x: event.clientX, y: event.clientY, moved: false }; }}
         onPointerMove={(event) => {

@@ -1,7 +1,10 @@
 // Places of blocks and edges of a control-flow graph, by dagre.
 
 import { Graph, layout } from "@dagrejs/dagre";
-import type { FunctionModel } from "./model";
+import type { FunctionAnswer } from "../net/types";
+
+/** What a graph is made of. */
+export type GraphParts = Pick<FunctionAnswer, "blocks" | "edges" | "loops">;
 
 export interface PlacedBlock {
   block: number;
@@ -35,8 +38,8 @@ export const BLOCK_WIDTH = 172;
 const BLOCK_HEIGHT = 50;
 
 /** Places the hottest blocks: from the top down, or in a pane that is wide and low from left to right. */
-export function placeBlocks(model: FunctionModel, sideways: boolean): PlacedGraph {
-  const { blocks, edges } = model.answer;
+export function placeBlocks(parts: GraphParts, sideways: boolean): PlacedGraph {
+  const { blocks, edges } = parts;
   const order = blocks.map((_, at) => at).sort((a, b) => (blocks[b]!.weight[0] ?? 0) - (blocks[a]!.weight[0] ?? 0));
   const kept = new Set(order.slice(0, MOST_BLOCKS));
   // The entry says where the reader is.
@@ -65,15 +68,15 @@ export function placeBlocks(model: FunctionModel, sideways: boolean): PlacedGrap
         return { from: edge.from, to: edge.from, kind: edge.kind, executions: edge.executions, isBack: true, points };
       }
       const placed = graph.edge({ v: String(edge.from), w: String(edge.to), name: String(at) }) as { points?: { x: number; y: number }[] };
-      return { from: edge.from, to: edge.to!, kind: edge.kind, executions: edge.executions, isBack: loopsBack(model, edge.from, edge.to!), points: placed.points ?? [] };
+      return { from: edge.from, to: edge.to!, kind: edge.kind, executions: edge.executions, isBack: loopsBack(parts, edge.from, edge.to!), points: placed.points ?? [] };
     }),
     width: size.width ?? 1, height: size.height ?? 1, leftOut: blocks.length - kept.size,
   };
 }
 
 /** Whether an edge leads back to the head of a loop that it is in. Compilers also put cold code behind the code that it leads to. */
-function loopsBack(model: FunctionModel, from: number, to: number): boolean {
-  return model.answer.loops.some((loop) => loop.header === to && loop.blocks.includes(from));
+function loopsBack(parts: GraphParts, from: number, to: number): boolean {
+  return parts.loops.some((loop) => loop.header === to && loop.blocks.includes(from));
 }
 
 /** A smooth path through points. */
