@@ -51,6 +51,7 @@ export function inUnit(value: number, unit: string | null): string {
   switch (unit) {
     case "ns": return duration(value);
     case "percent": return `${percent(value)}%`;
+    case "points": return `${value > 0 ? "+" : value < 0 ? "−" : ""}${percent(Math.abs(value))}`;
     case "per_thousand": return `${value.toFixed(2)}‰`;
     case "bytes": return bytes(value);
     case "samples": return count(value);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-export function metricsTests({ test, table, show, hash, can, settle }) {
+export function metricsTests({ test, table, show, hash, can, settle, hottest }) {
   const profiles = (page) => page.locator('select[aria-label="Compare with"]');
 
   test("metrics: intervals, rows, and the plot by keyboard", async ({ page }) => {
@@ -101,6 +101,28 @@ export function metricsTests({ test, table, show, hash, can, settle }) {
       await fresh.click();
       assert((await page.locator(".new-frames li").count()) > 0);
     }
+  });
+
+  test("changes: call trees and callers have the change of each node", async ({ page }) => {
+    await show(page, "summary");
+    if ((await profiles(page).count()) === 0 || !(await can(page, "tree"))) return;
+    for (const [view, label] of [["tree", "Call tree"], ["butterfly", "Callees"]]) {
+      const open = view === "butterfly" ? `&open=${encodeURIComponent(await hottest(page))}` : "";
+      await show(page, `${view}?with=1${open}`);
+      const rows = page.locator(`[role=treegrid][aria-label="${label}"]`);
+      const titles = await rows.locator(".titles .label").allInnerTexts();
+      assert(titles.includes("total there") && titles.includes("points"), titles.join());
+      // The change is the difference of the two shares.
+      const at = (title) => titles.indexOf(title);
+      const cells = await rows.locator(".rows .row:not(.hidden)").first().locator("[role=gridcell], [role=rowheader]").evaluateAll((all) => all.map((cell) => cell.title || cell.innerText));
+      const number = (title) => Number.parseFloat(cells[at(title)].replace("−", "-").replaceAll(",", ""));
+      assert(Math.abs(number("total there") - number("total") - number("points")) < 0.02, cells.join(" | "));
+      assert.match(await page.locator(".tools .note", { hasText: "paths that only it has" }).first().innerText(), /% of the other profile/);
+      assert.equal(await page.locator("[role=alert]").count(), 0);
+    }
+    // Changed call stacks are not compared.
+    await show(page, "tree?with=1&fold=all");
+    assert.equal(await page.locator("[role=alert]").count(), 0);
   });
 
   test("hotspots: metrics are chosen and stay in the address", async ({ page }) => {

@@ -285,7 +285,7 @@ test("names never become markup", async ({ page }) => {
 });
 
 timeTests({ test, show, hash, can, settle, table, hottest });
-metricsTests({ test, table, show, hash, can, settle });
+metricsTests({ test, table, show, hash, can, settle, hottest });
 test("the policy keeps scripts and requests out", async ({ page, problems }) => {
   await show(page, "summary");
   assert.deepEqual(problems, []);

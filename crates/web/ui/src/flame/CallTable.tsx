@@ -1,6 +1,7 @@
 // A call tree as a table, with its tools.
 
 import { createSignal, type JSX, Show } from "solid-js";
+import { percent } from "../format";
 import type { Parameters } from "../net/client";
 import { csv, saveText } from "../save";
 import { Wrong } from "../shell/Message";
@@ -30,6 +31,7 @@ export function CallTable(props: CallTableProps) {
     if (props.onOpen) props.onOpen(row.key.function);
     else go({ view: "function", open: row.key.function });
   };
+  const note = () => { const part = rows.onlyThere(); return part === null ? "" : `${percent(part)} % of the other profile is in paths that only it has`; };
   const save = (format: "csv" | "json") => {
     const shown = Array.from({ length: rows.source.total() }, (_, at) => rows.source.row(at)!);
     const titles = ["depth", ...rows.columns().map((column) => column.id)];
@@ -39,7 +41,7 @@ export function CallTable(props: CallTableProps) {
   return (
     <>
       <TableTools
-        name="calls" columns={rows.columns()} main="function" onSave={save} saves="shown rows"
+        name="calls" columns={rows.columns()} main="function" onSave={save} saves="shown rows" note={note()}
         lead={<>{props.lead}<button onClick={() => void rows.openHottest()} title="Open the heaviest child of each row">Hottest path</button><button onClick={() => rows.closeAll()}>Close all</button></>}
       />
       <Show when={rows.error()}>{(error) => <Wrong error={error()} />}</Show>

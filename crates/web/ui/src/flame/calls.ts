@@ -21,6 +21,8 @@ interface CallNode extends ShownRow {
 export interface CallRows {
   source: RowSource;
   columns: Accessor<Column[]>;
+  /** The share of the other profile's first event in paths that only it has; null where nothing is compared. */
+  onlyThere: Accessor<number | null>;
   error: Accessor<ErrorBody | null>;
   busy: Accessor<boolean>;
   /** Opens the heaviest child of each row, from the top down. */
@@ -28,12 +30,14 @@ export interface CallRows {
   closeAll(): void;
 }
 
-/** The columns of a call tree: for each event total and self, as shares and as counts. */
-export function callColumns(events: FlameAnswer["events"]): Column[] {
-  const columns = events.flatMap(({ key, name, unit }): Column[] => {
+/** The columns of a call tree: for each event total and self, as shares and as counts, and the change of the total to another profile. */
+export function callColumns({ events, other }: FlameAnswer): Column[] {
+  const columns = events.flatMap(({ key, name, unit }, e): Column[] => {
     const one = (id: string, title: string, of: string | null, kind: Column["kind"]): Column => ({ id: `${id}[${key}]`, name: title, unit: of, kind, event: name, parent: null, for_programs: false });
     return [
-      one("total_percent", "total", "percent", "ratio"), one("self_percent", "self", "percent", "ratio"),
+      one("total_percent", "total", "percent", "ratio"),
+      ...(isCompared(other, e) ? [one("other_percent", "total there", "percent", "ratio"), one("total_change", "points", "points", "ratio")] : []),
+      one("self_percent", "self", "percent", "ratio"),
       one("samples", "samples", "samples", "count"), one("weight", unit === "ns" ? "time" : "events", unit, "weight"),
     ];
   });
@@ -44,28 +48,49 @@ export function callColumns(events: FlameAnswer["events"]): Column[] {
 /** What a call tree asks for, and which columns its answers have. */
 export interface CallShape {
   path: string;
-  columns(events: FlameAnswer["events"]): Column[];
-  /** The numbers of the node at a place in the answer; `notes` says what to think of them, by column. */
-  numbers(answer: FlameAnswer, at: number, notes: Record<string, string>): number[];
+  columns(answer: FlameAnswer): Column[];
+  /** The numbers of the node at a place in the answer; `notes` says what to think of them, `errors` how sure they are, by column. */
+  numbers(answer: FlameAnswer, at: number, notes: Record<string, string>, errors: Record<string, number>): number[];
 }
 
 /** The call tree of samples. */
 export const SAMPLES: CallShape = {
   path: "flame",
   columns: callColumns,
-  numbers: ({ nodes, events }, at, notes) => events.flatMap((event, e) => {
+  numbers: ({ nodes, events, other }, at, notes, errors) => events.flatMap((event, e) => {
     const total = nodes.total[e]![at]!;
     const own = nodes.own[e]![at]!;
     const samples = nodes.total_samples[e]![at]!;
     if (samples > 0 && samples < FEW) notes[`total_percent[${event.key}]`] = notes[`self_percent[${event.key}]`] = "few_samples";
-    return [share(total, event.weight), share(own, event.weight), samples, total];
+    const shares = [share(total, event.weight)];
+    if (isCompared(other, e)) {
+      const there = share(other!.total[e]![at]!, other!.weight[e]!);
+      const error = Math.hypot(errorOf(shares[0]!, samples), errorOf(there, other!.total_samples[e]![at]!));
+      const column = `total_change[${event.key}]`;
+      errors[column] = error;
+      // Two profiles of the same program differ by less than this in 19 of 20 nodes.
+      if (Math.abs(there - shares[0]!) <= 1.96 * error) notes[column] = "within_chance";
+      shares.push(there, there - shares[0]!);
+    }
+    return [...shares, share(own, event.weight), samples, total];
   }),
 };
+
+/** Whether the other profile has the event with index `e`. */
+function isCompared(other: FlameAnswer["other"], e: number): boolean {
+  return (other?.weight[e] ?? 0) > 0;
+}
+
+/** The standard error of a share in percent that rests on so many samples: that of a binomial distribution. */
+function errorOf(part: number, samples: number): number {
+  return samples > 0 ? part * Math.sqrt(Math.max(0, 1 - part / 100) / samples) : 0;
+}
 
 /** Fetches a call tree; opened rows stay open when the question changes. */
 export function createCallRows(parameters: Accessor<Parameters | null>, sorting: Accessor<Sorting | null>, shape: CallShape = SAMPLES): CallRows {
   const [tops, setTops] = createSignal<CallNode[]>([]);
   const [columns, setColumns] = createSignal<Column[]>([]);
+  const [onlyThere, setOnlyThere] = createSignal<number | null>(null);
   const [version, setVersion] = createSignal(0);
   const open = new Set<string>();
   // Nodes of a trace have numbers only.
@@ -83,10 +108,11 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
       const module = modules[fn?.module ?? -1];
       if (fn) names.push(["function", fn.key, fn.name]);
       const notes: Record<string, string> = {};
-      const cells = shape.numbers(answer, at, notes);
+      const errors: Record<string, number> = {};
+      const cells = shape.numbers(answer, at, notes, errors);
       shown.push({
         id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, path: [...(under?.path ?? []), fn?.key ?? ""], key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
-        cells: [fn?.name ?? "", module?.name ?? "", ...cells], depth: under ? under.depth + 1 : 0, below: nodes.below[at]!, notes, children: null,
+        cells: [fn?.name ?? "", module?.name ?? "", ...cells], depth: under ? under.depth + 1 : 0, below: nodes.below[at]!, notes, errors, children: null,
       });
     }
     learnNames(names);
@@ -95,7 +121,10 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
   const load = async (under: CallNode | null, mine: AbortController): Promise<CallNode[]> => {
     const place = byPath ? { path: under?.path ?? [] } : { root: under ? under.number : null };
     const answer = await ask<FlameAnswer>(shape.path, { ...untrack(parameters), levels: 1, count: MOST, least: 0, ...place }, mine.signal);
-    if (current() === mine && under === null) setColumns(shape.columns(answer.events));
+    if (current() === mine && under === null) {
+      setColumns(shape.columns(answer));
+      setOnlyThere(answer.other ? share(answer.other.new_weight, answer.other.weight[0] ?? 0) : null);
+    }
     const nodes = toNodes(answer, under);
     await Promise.all(nodes.filter((node) => open.has(node.id) && node.below > 0).map(async (node) => { node.children = await load(node, mine); }));
     return nodes;
@@ -140,7 +169,7 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
     return out;
   });
   return {
-    columns, error, busy,
+    columns, onlyThere, error, busy,
     source: {
       total: () => flat().length,
       row: (index) => flat()[index],

@@ -10,6 +10,12 @@ export function changeParameters(): Parameters {
   return out;
 }
 
+/** The profile to compare with; none while call stacks are changed, since whole stacks are compared. */
+export function comparedWith(): Parameters {
+  const isChanged = state.fold !== "" || CHANGE_LISTS.some((list) => state[list].length > 0);
+  return { with: isChanged ? "" : state.with };
+}
+
 /** Adds a function or module to a list, or takes it out. */
 export function toggleChange(list: ChangeList, key: string): void {
   const keys = state[list];

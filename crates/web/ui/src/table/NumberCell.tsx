@@ -7,9 +7,13 @@ import type { ShownRow } from "./model";
 const NOTES: Record<string, string> = {
   few_samples: "rests on few samples",
   unreliable: "unreliable: the function runs shorter than windows, so that others' work is counted, too",
+  within_chance: "no larger than chance makes it: below 1.96 standard errors",
   partial: "some of its inputs are missing",
   holds_interrupts: "includes the time of the profiler's interrupts",
 };
+
+/** Notes whose numbers are grey. */
+const GREY = ["few_samples", "unreliable", "within_chance"];
 
 /** A number in its unit, with a bar behind shares, its standard error on request, and grey if it rests on few samples. */
 export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: boolean }) {
@@ -31,7 +35,7 @@ export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: 
   return (
     <div
       class="cell number" role="gridcell" title={hint()}
-      classList={{ few: note() === "few_samples" || note() === "unreliable", share: isShare(), zero: value() === 0 }}
+      classList={{ few: GREY.includes(note() ?? ""), share: isShare(), zero: value() === 0 }}
       style={{ "--bar": isShare() && typeof value() === "number" ? `${Math.max(0, Math.min(100, value() as number))}%` : "0%" }}
     >
       <Show when={value() !== null} fallback={<span class="missing">–</span>}>

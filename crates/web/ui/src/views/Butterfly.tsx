@@ -2,7 +2,7 @@
 
 import { Show } from "solid-js";
 import { CallTable } from "../flame/CallTable";
-import { changeParameters } from "../flame/changes";
+import { changeParameters, comparedWith } from "../flame/changes";
 import { ChangeChips } from "../flame/ChangeTools";
 import { fold, visible } from "../names";
 import { FunctionPicker } from "../shell/FunctionPicker";
@@ -11,7 +11,7 @@ import { nameOf, selection } from "../state/selection";
 import { go, state } from "../state/url";
 
 export function ButterflyView() {
-  const parameters = (direction: "callers" | "callees") => () => (state.open ? { ...selection(), direction, focus: state.open, ...changeParameters() } : null);
+  const parameters = (direction: "callers" | "callees") => () => (state.open ? { ...selection(), direction, focus: state.open, ...changeParameters(), ...comparedWith() } : null);
   return (
     <>
       <div class="pane-title open">

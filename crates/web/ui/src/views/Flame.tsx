@@ -7,7 +7,7 @@ import { report } from "../net/client";
 import type { FlameAnswer } from "../net/types";
 import { savePng, saveText } from "../save";
 import { ChangeLegend } from "../flame/ChangeLegend";
-import { changeParameters, toggleChange } from "../flame/changes";
+import { changeParameters, comparedWith, toggleChange } from "../flame/changes";
 import { ChangeChips, FoldTool } from "../flame/ChangeTools";
 import { colourMode, colourModes } from "../flame/colours";
 import { type FlameLook } from "../flame/draw";
@@ -28,7 +28,7 @@ export function FlameView() {
   const base = createMemo(() => JSON.stringify([selection(), changeParameters(), state.inverted, state.focus, state.with]));
   createEffect(on(base, () => setAsked([]), { defer: true }));
   const question = createQuestion<FlameAnswer>("flame", () => ({
-    ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, ...changeParameters(), path: asked(), with: state.with,
+    ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, ...changeParameters(), path: asked(), ...comparedWith(),
   }));
   const model = createMemo(() => { const answer = question.answer(); return answer ? layOut(answer) : null; });
   const found = createMemo(() => { const now = model(); return now ? findNodes(now, state.find) : null; });

@@ -26,7 +26,7 @@ const eventOf = (events: FlameAnswer["events"], key: string) => Math.max(0, even
 
 const PATHS: CallShape = {
   path: "trace/graph",
-  columns: (events) => {
+  columns: ({ events }) => {
     const unit = events[eventOf(events, "time")]?.unit ?? null;
     const column = (id: string, name: string, kind: string, of: string | null): Column => ({ id, name, kind, unit: of, event: null, parent: null, for_programs: false });
     return [

@@ -2,7 +2,7 @@
 
 import { Show } from "solid-js";
 import { CallTable } from "../flame/CallTable";
-import { changeParameters } from "../flame/changes";
+import { changeParameters, comparedWith } from "../flame/changes";
 import { ChangeChips, FoldTool } from "../flame/ChangeTools";
 import { fold } from "../names";
 import { nameOf, selection } from "../state/selection";
@@ -14,7 +14,7 @@ export function TreeView() {
     <ChangeChips />
     <CallTable
       name="calls" label={state.inverted ? "Callers below each sampled function" : "Call tree"}
-      parameters={() => ({ ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, ...changeParameters() })}
+      parameters={() => ({ ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, ...changeParameters(), ...comparedWith() })}
       emptyText="No samples with call chains pass the selection."
       lead={
         <>
