@@ -31,7 +31,8 @@ use dioptra_perfrecords::{Attr, SampleType, U64s};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// The parts of a recording to keep; loading less is faster and needs less memory.
+/// The parts of a recording to keep; loading less is faster and needs less memory. A [`Profile`] remembers them, since they
+/// decide what its counts stand for; the rest of a [`LoadPlan`] concerns the loading alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Keep call stacks, so that totals can be computed.
