@@ -1,7 +1,7 @@
 //! Profiles in the formats of other tools.
 //!
 //! A [`Source`] is a profile with its names and the events to export. Each format has a function that writes it:
-//! [`write_collapsed`], [`write_pprof`],
+//! [`write_collapsed`], [`write_pprof`], [`write_firefox`],
 //! [`write_callgrind`], [`write_flamegraph`], [`write_speedscope`]. The result, [`Exported`], holds the sums of the written values and a list of the
 //! things that the format cannot hold, with their numbers.
 //!
@@ -15,6 +15,7 @@ mod collapsed;
 mod comm_paths;
 mod error;
 mod exported;
+mod firefox;
 mod flamegraph;
 mod labels;
 mod lost;
@@ -31,6 +32,7 @@ pub use callgrind::write_callgrind;
 pub use collapsed::write_collapsed;
 pub use error::ExportError;
 pub use exported::{EventTotal, Exported};
+pub use firefox::write_firefox;
 pub use flamegraph::write_flamegraph;
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;

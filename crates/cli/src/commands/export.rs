@@ -7,8 +7,8 @@ use crate::remedies;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
-    Exported, Source, Value, write_callgrind, write_collapsed, write_flamegraph, write_pprof,
-    write_speedscope,
+    Exported, Source, Value, write_callgrind, write_collapsed, write_firefox, write_flamegraph,
+    write_pprof, write_speedscope,
 };
 use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 Examples:
   dioptra export --to pprof                  write profile.pb.gz; then: go tool pprof -http : profile.pb.gz
   dioptra export --to flamegraph             write flamegraph.svg for a browser
+  dioptra export --to firefox                write profile.firefox.json for profiler.firefox.com
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to collapsed | flamegraph.pl > flame.svg
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
@@ -56,6 +57,8 @@ enum Format {
     Collapsed,
     /// pprof's protocol buffer: go tool pprof, and much that reads it. To profile.pb.gz
     Pprof,
+    /// The Firefox Profiler (profiler.firefox.com), samply load. To profile.firefox.json
+    Firefox,
     /// speedscope.app. To profile.speedscope.json
     Speedscope,
     /// KCachegrind, callgrind_annotate. To callgrind.out.dioptra
@@ -87,6 +90,7 @@ impl Format {
         match self {
             Format::Collapsed => "-",
             Format::Pprof => "profile.pb.gz",
+            Format::Firefox => "profile.firefox.json",
             Format::Speedscope => "profile.speedscope.json",
             Format::Callgrind => "callgrind.out.dioptra",
             Format::Flamegraph => "flamegraph.svg",
@@ -195,6 +199,7 @@ impl Export<'_> {
                     self.facts.iter().map(|fact| fact.text.clone()).collect();
                 write_pprof(&source, &comments, out)?
             }
+            Format::Firefox => write_firefox(&source, out)?,
             Format::Speedscope => write_speedscope(&source, out)?,
             Format::Callgrind => write_callgrind(&source, out)?,
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,

@@ -13,6 +13,7 @@ fn a_wrong_format_lists_the_formats() {
         "collapsed",
         "pprof",
         "speedscope",
+        "firefox",
         "callgrind",
         "flamegraph",
     ] {

@@ -3,6 +3,7 @@
 mod callgrind;
 mod collapsed;
 mod command;
+mod firefox;
 mod flamegraph;
 mod pprof;
 mod speedscope;
