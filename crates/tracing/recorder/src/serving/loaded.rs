@@ -54,31 +54,56 @@ pub struct LoadedModules {
     present: HashMap<Planned, Option<Arc<Traced>>>,
     /// Modules that were unloaded and had pools.
     unloaded: Vec<Arc<Traced>>,
+    /// Modules for which the process is just doing its steps.
+    in_work: HashSet<Planned>,
 }
 
 impl LoadedModules {
-    /// Returns the modules of a forked child of the process that has these modules now. The parent may have loaded and
-    /// unloaded modules since the fork.
-    pub fn in_child(&self, maps: &Maps) -> LoadedModules {
+    /// Returns the modules of a forked child of the process that has these modules now. Parent and child may have loaded
+    /// and unloaded modules since the fork, so `reads` tells whether the child has bytes at an address; `None` if its memory
+    /// cannot be read.
+    pub fn in_child(
+        &self,
+        maps: &Maps,
+        reads: impl Fn(u64, &[u8]) -> Option<bool>,
+    ) -> LoadedModules {
         let is_there = |traced: &Arc<Traced>| traced.has_pool(maps);
         // The recorder can't see which functions the child's runtime knows, but may send them twice. A child that has
         // the pool knows its functions.
         let is_same = |traced: &Arc<Traced>| {
             is_there(traced) && (traced.pool.is_some() || traced.functions.is_empty())
         };
-        LoadedModules {
-            present: self
-                .present
-                .iter()
-                .filter(|(_, traced)| traced.as_ref().is_none_or(is_same))
-                .map(|(module, traced)| (module.clone(), traced.clone()))
-                .collect(),
-            unloaded: self
-                .unloaded
+        // A module that both have loaded since the fork is at the same address in both, and patched in the parent only.
+        let is_patched = |traced: &Arc<Traced>| {
+            let first = traced.patches.first();
+            first.is_none_or(|patch| {
+                let bytes = patch.bytes.get(..usize::from(patch.length));
+                let is_there = bytes.and_then(|bytes| reads(patch.address, bytes));
+                is_there.unwrap_or(true)
+            })
+        };
+        let (mut present, mut unloaded) = (HashMap::new(), Vec::new());
+        for (module, traced) in &self.present {
+            match traced {
+                // The child of another thread takes no part in the steps, or has loaded the module itself.
+                None if self.in_work.contains(module) => {}
+                Some(traced) if !is_same(traced) => {}
+                Some(traced) if !is_patched(traced) => unloaded.push(Arc::clone(traced)),
+                _ => {
+                    present.insert(module.clone(), traced.clone());
+                }
+            }
+        }
+        unloaded.extend(
+            self.unloaded
                 .iter()
                 .filter(|traced| is_there(traced))
-                .cloned()
-                .collect(),
+                .cloned(),
+        );
+        LoadedModules {
+            present,
+            unloaded,
+            in_work: HashSet::new(),
         }
     }
 
@@ -86,6 +111,7 @@ impl LoadedModules {
     /// functions that the runtime has to forget.
     pub fn keep(&mut self, present: &HashSet<Planned>) -> (Vec<u64>, Vec<InstrumentedFunction>) {
         let (mut gone, mut forgotten) = (Vec::new(), Vec::new());
+        self.in_work.retain(|module| present.contains(module));
         for (module, traced) in self
             .present
             .extract_if(|module, _| !present.contains(module))
@@ -113,6 +139,16 @@ impl LoadedModules {
         is_new
     }
 
+    /// Notes that the process begins the steps for a module.
+    pub fn begin(&mut self, module: Planned) {
+        self.in_work.insert(module);
+    }
+
+    /// Notes that there are no steps for a module.
+    pub fn leave_alone(&mut self, module: &Planned) {
+        self.in_work.remove(module);
+    }
+
     /// Forgets modules for which nothing was done because the process broke off.
     pub fn retract(&mut self, modules: &[Planned]) {
         let is_left = |module: &Planned, traced: &Option<Arc<Traced>>| {
@@ -120,6 +156,7 @@ impl LoadedModules {
         };
         self.present
             .retain(|module, traced| !is_left(module, traced));
+        self.in_work.retain(|module| !modules.contains(module));
     }
 
     /// Returns the plan for a module that is back in its place and whose pool is there.
@@ -146,6 +183,7 @@ impl LoadedModules {
     /// Notes that a module's functions are traced.
     pub fn traced(&mut self, module: &MappedModule, traced: Traced) {
         let key = (traced.start, module.file.clone());
+        self.in_work.remove(&key);
         self.present.insert(key, Some(Arc::new(traced)));
     }
 }

@@ -13,11 +13,14 @@ use crate::recording::shared::{Shared, State, monotonic};
 use crate::selection::selector::Gating;
 use dioptra_processes::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry, ModuleMapping, ProcessCause, SampledFunctions};
-use dioptra_tracelayout::message::{Hello, InstrumentedFunction, Reason, RuntimeAddresses};
+use dioptra_tracelayout::message::{
+    Hello, InstrumentedFunction, PATCH_SIZE, Reason, RuntimeAddresses,
+};
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,7 +149,14 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
         // A forked child has its parent's modules.
         let parent = procfs::parents(pid).map_or(0, |parents| parents.parent);
         let parents = state.planned.get(&parent);
-        let inherited = parents.map(|modules| modules.in_child(&maps));
+        let memory = File::open(format!("/proc/{pid}/mem")).ok();
+        let reads = |address: u64, expected: &[u8]| {
+            let mut found = [0; PATCH_SIZE];
+            let found = found.get_mut(..expected.len())?;
+            memory.as_ref()?.read_exact_at(found, address).ok()?;
+            Some(found == expected)
+        };
+        let inherited = parents.map(|modules| modules.in_child(&maps, reads));
         state.planned.insert(pid, inherited.unwrap_or_default());
         if state.without_personality.contains(&parent) {
             state.without_personality.insert(pid);
@@ -205,6 +215,8 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
             }
         }
         if let Some(prepared) = prepared {
+            let key = (module.range().0, module.file.clone());
+            state.planned.entry(pid).or_default().begin(key);
             new.push((module, prepared));
         }
     }
@@ -228,6 +240,9 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
             Some(plan) => Ok(Some(plan)),
             None => plan(&prepared, &module, &maps, addresses, &hooks),
         };
+        if !matches!(made, Ok(Some(_))) {
+            loaded.leave_alone(&(module.range().0, module.file.clone()));
+        }
         match made {
             Ok(Some(mut plan)) => {
                 if let Some(debugger) = &debugger {
