@@ -74,6 +74,9 @@ impl Profile {
                 let unwinding = Unwinding::new(scope, data, plan.symbols.clone(), splitting);
                 loader.unwinding = Some(Box::new(unwinding));
             }
+            if plan.log && splitting.threads > 0 {
+                loader.counting.count_beside(scope);
+            }
             let summary = data.read(|record| {
                 loader.record(&record);
                 match &plan.progress {
@@ -457,25 +460,29 @@ impl<'a> Loader<'a> {
         losses.jit_dumps_without_times = system.jit.untimed;
         losses.jit_dumps_refused = system.jit.refused;
         let running = self.counting.running;
+        let counts = self.counting.counters.finish();
         let read = self.events.into_iter().zip(self.data.events());
         let events = self
             .counting
             .events
             .into_iter()
+            .zip(counts)
             .zip(read)
             .enumerate()
-            .map(|(index, (counts, (reader, description)))| EventProfile {
-                name: description.name.clone(),
-                attr: description.attr.clone(),
-                all: counts.all,
-                total: counts.total,
-                has_chains: reader.has_chains,
-                weighs_events: reader.shape.weighs_events(&description.attr),
-                is_set_aside: self.plan.set_aside.contains(&index),
-                running: running.of_event(index),
-                counts: counts.counter.freeze(),
-                in_kernel: reader.kernel_entry.map(|_| counts.in_kernel.freeze()),
-            })
+            .map(
+                |(index, ((sums, counts), (reader, description)))| EventProfile {
+                    name: description.name.clone(),
+                    attr: description.attr.clone(),
+                    all: sums.all,
+                    total: sums.total,
+                    has_chains: reader.has_chains,
+                    weighs_events: reader.shape.weighs_events(&description.attr),
+                    is_set_aside: self.plan.set_aside.contains(&index),
+                    running: running.of_event(index),
+                    counts: counts.all,
+                    in_kernel: reader.kernel_entry.map(|_| counts.in_kernel),
+                },
+            )
             .collect();
         Profile {
             options: self.plan.options,

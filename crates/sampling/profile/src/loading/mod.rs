@@ -3,6 +3,7 @@
 //! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
 //! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
 
+mod counters;
 pub(crate) mod counting;
 pub(crate) mod details;
 pub(crate) mod identify;
