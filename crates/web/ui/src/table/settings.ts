@@ -23,7 +23,7 @@ export const MEASURES = ["percent", "samples", "weight"] as const;
 export type Measure = (typeof MEASURES)[number];
 
 /** The columns that a table hides at first, by the table's name. */
-const HIDDEN: Record<string, readonly string[]> = { statistics: ["total_stdv", "self_avg", "self_min", "self_max", "self_stdv", "size"] };
+const HIDDEN: Record<string, readonly string[]> = { statistics: ["total_stdv", "self_avg", "self_min", "self_max", "self_stdv", "total_p90", "self_p50", "self_p90", "self_p99", "size"] };
 
 export function hiddenAtFirst(name: string): Record<string, boolean> {
   return Object.fromEntries((HIDDEN[name] ?? []).map((column) => [column, true]));
