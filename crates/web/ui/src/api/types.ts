@@ -2574,6 +2574,10 @@ count?: number,
  */
 at?: number, 
 /**
+ * Answer before all rows are counted, if they are not yet; goes without `at`.
+ */
+preview: boolean, 
+/**
  * The trace's index in the status; the first trace unless given.
  */
 profile?: number, 
@@ -2615,9 +2619,13 @@ rows: Array<ReplayRow>,
  */
 from: number, 
 /**
- * The number of all rows.
+ * The number of all rows; the number of rows up to the last one of this answer while `counted` is false.
  */
 total_rows: number, 
+/**
+ * Whether all rows are counted. If not, losses are not known yet either.
+ */
+counted: boolean, 
 /**
  * With `at`: the place of the first row that is not before that time.
  */
