@@ -3,6 +3,7 @@
 mod arguments;
 mod groups;
 pub mod metrics;
+mod off_cpu;
 mod progress;
 mod summary;
 mod windows;

@@ -34,6 +34,7 @@ pub use loading::losses::Losses;
 pub use loading::plan::{KernelSamples, LoadPlan, SampleFilter};
 pub use loading::progress::LoadProgress;
 pub use loading::visit::{GroupSample, GroupVisitor};
+pub use loading::waits::{OFF_CPU_EVENT, OffCpu};
 pub use naming::debug_info::DebugInfoWanted;
 pub use naming::names::{FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine};
 pub use processes::images::{Image, ImageId, Program, ProgramId};

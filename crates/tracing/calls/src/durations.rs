@@ -131,7 +131,10 @@ mod tests {
             let (power, part) = bucket(duration);
             let middle = middle(power, part);
             assert_eq!(bucket(middle), (power, part), "{duration}");
-            assert!(middle.abs_diff(duration) <= duration / 64, "{duration}: {middle}");
+            assert!(
+                middle.abs_diff(duration) <= duration / 64,
+                "{duration}: {middle}"
+            );
         }
     }
 

@@ -58,7 +58,9 @@ impl TracePart<'_> {
         }
         if self.timeline(&whole, 4)?.is_some() {
             holds.push("A timeline of calls as wide as a screen.".to_owned());
-            lacks.push("Calls that are narrower than a pixel of that timeline, one by one.".to_owned());
+            lacks.push(
+                "Calls that are narrower than a pixel of that timeline, one by one.".to_owned(),
+            );
         }
         if let Some(replay) = self.replay(&whole, 8)? {
             say_replay(&replay, &mut holds, &mut lacks);
@@ -141,11 +143,12 @@ impl TracePart<'_> {
     fn replay(&mut self, of: &Question, parts: usize) -> Result<Option<ReplayAnswer>, Failure> {
         let question = of.of("trace/replay");
         let most = self.share.most(self.store, parts);
-        self.store.fit(&question, &REPLAY_ROWS, most, |store, rows| {
-            let mut request = Parameters::of(&question.query()).replay()?;
-            request.count = Some(rows);
-            traces::replay(&store.shared, &request, &Ticket::default())
-        })
+        self.store
+            .fit(&question, &REPLAY_ROWS, most, |store, rows| {
+                let mut request = Parameters::of(&question.query()).replay()?;
+                request.count = Some(rows);
+                traces::replay(&store.shared, &request, &Ticket::default())
+            })
     }
 
     /// Stores the slowest calls of the first functions. Returns the number of functions.
@@ -162,7 +165,9 @@ impl TracePart<'_> {
         let mut stored = 0;
         for key in keys {
             let question = of.of("trace/slowest").with("function", key);
-            let answer = self.store.ask(&question.clone().with("count", SLOWEST_CALLS));
+            let answer = self
+                .store
+                .ask(&question.clone().with("count", SLOWEST_CALLS));
             let most = self.share.most(self.store, 60);
             stored += usize::from(self.store.keep_answer(&question, answer, most)?);
         }

@@ -20,13 +20,16 @@ use crate::loading::sample_fields::SampleShape;
 use crate::loading::stacking::{Stacking, WaitingSample};
 use crate::loading::system::{Effect, System, may_map_kernel};
 use crate::loading::visit::{GroupSample, GroupVisitor};
+use crate::loading::waits::{EndedWait, Waits, is_off_cpu};
 use crate::profile::{EventProfile, Profile};
 use crate::stacks::kernel_entry::KernelEntry;
 use crate::stacks::lbr::CallStack;
 use crate::stacks::unwinding::{Batch, MemoryState, Splitting, Unwinding};
 use crate::switches::SwitchLog;
 use dioptra_perfdata::{EventDescription, FileRecord, PerfData};
-use dioptra_perfrecords::record::{CpuMode, RawRecord, Record, RecordLayout, RecordType};
+use dioptra_perfrecords::record::{
+    CpuMode, RawRecord, Record, RecordLayout, RecordType, SampleId, Switch,
+};
 use dioptra_perfrecords::{Attr, SampleType, U64s};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -105,13 +108,18 @@ struct EventReader {
     copies_stacks: bool,
     /// Whether its samples hold the CPU's stack of open calls, and chains are wanted.
     call_stack: bool,
+    /// Whether its samples are switches away from threads, which count with the time until the thread runs again.
+    waits: bool,
     /// Finds the user code that entered the kernel; `None` where kernel samples count at the kernel's code.
     kernel_entry: Option<KernelEntry>,
 }
 
 impl EventReader {
     fn new(data: &PerfData, plan: &LoadPlan, (index, event): (usize, &EventDescription)) -> Self {
+        // The place where a thread waits is the code that called the kernel: all waits end in the kernel's scheduler.
+        let waits = is_off_cpu(&event.name, &event.attr);
         let counts_at_caller = match plan.kernel {
+            _ if waits => true,
             KernelSamples::Apart => false,
             KernelSamples::WithCallerOfSetAside => plan.set_aside.contains(&index),
             KernelSamples::WithCaller => true,
@@ -124,6 +132,7 @@ impl EventReader {
             layout: event.layout.clone(),
             has_chains: fields.contains(SampleType::CALLCHAIN) || has_call_stack,
             call_stack: call_chains && has_call_stack,
+            waits,
             copies_stacks: call_chains
                 && fields.contains(SampleType::STACK_USER | SampleType::REGS_USER),
             kernel_entry: counts_at_caller
@@ -150,6 +159,8 @@ struct Loader<'a> {
     /// Looks at the samples that hold the counts of a group.
     visitor: Option<&'a mut dyn GroupVisitor>,
     switches: SwitchLog,
+    /// The waits of an off-CPU event; `None` without one.
+    waits: Option<Box<Waits>>,
     losses: Losses,
 }
 
@@ -163,6 +174,7 @@ impl<'a> Loader<'a> {
         let events: Vec<EventReader> = described
             .map(|event| EventReader::new(data, plan, event))
             .collect();
+        let waits = events.iter().any(|event| event.waits);
         let reads_groups = events.iter().any(|event| event.shape.reads_group());
         Loader {
             data,
@@ -177,6 +189,7 @@ impl<'a> Loader<'a> {
             collectors: Collectors::new(data, plan),
             visitor,
             switches: SwitchLog::default(),
+            waits: waits.then(Box::default),
             losses: Losses::default(),
         }
     }
@@ -198,7 +211,9 @@ impl<'a> Loader<'a> {
                 }
                 self.note_gap(&record.raw);
             }
-            RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE if self.plan.switches => {
+            RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE
+                if self.plan.switches || self.waits.is_some() =>
+            {
                 self.switch(record);
             }
             _ => {}
@@ -210,10 +225,40 @@ impl<'a> Loader<'a> {
         let parsed = event.map(|event| event.layout.parse(&record.raw));
         match (parsed, record.time) {
             (Some(Ok(Record::Switch(switch, ids))), Some(time)) => {
-                self.switches.note(&switch, &ids, time);
+                if self.plan.switches {
+                    self.switches.note(&switch, &ids, time);
+                }
+                self.end_wait(&switch, &ids, time);
             }
             (Some(Err(_)), _) => self.losses.malformed += 1,
             _ => {}
+        }
+    }
+
+    /// Counts the wait that a switch ends, if it ends one.
+    fn end_wait(&mut self, switch: &Switch, ids: &SampleId, time: u64) {
+        let (Some(waits), Some(tid)) = (&mut self.waits, ids.tid) else {
+            return;
+        };
+        if switch.out {
+            waits.switch_away(tid, switch.preempted, time);
+            return;
+        }
+        // The sample of the wait may still be with the threads that unwind.
+        self.settle_all();
+        let waits = self.waits.as_mut();
+        if let Some(wait) = waits.and_then(|waits| waits.switch_back(tid, time)) {
+            self.count_wait(wait);
+        }
+    }
+
+    fn count_wait(&mut self, wait: EndedWait) {
+        match wait.place {
+            Some(place) => self.counting.count(wait.sample, place),
+            None => {
+                let sums = &mut self.counting.events[wait.sample.event];
+                sums.all.add_sample(wait.sample.hit.weight);
+            }
         }
     }
 
@@ -364,8 +409,10 @@ impl<'a> Loader<'a> {
             in_kernel: caller.is_some(),
         };
         let reads_group = reader.shape.reads_group();
+        let waits = reader.waits;
         if !task.passes {
             match reads_group {
+                _ if waits => self.begin_wait(task, hit, None),
                 true => self.count_group(task, raw, hit, None),
                 false => self.counting.events[task.event].all.add_sample(task.weight),
             }
@@ -382,11 +429,33 @@ impl<'a> Loader<'a> {
         if reads_group {
             let stack = self.count_waiting();
             self.count_group(task, raw, hit, Some(stack));
+        } else if waits {
+            let stack = self.count_waiting();
+            self.begin_wait(task, hit, Some(stack));
         } else if self.counting.events[task.event].tells_times {
             let stack = self.count_waiting();
             self.counting.count(sample, stack);
         } else if self.stacking.wait(sample) {
             self.count_waiting();
+        }
+    }
+
+    /// Lets a switch away from a thread wait for the switch back.
+    fn begin_wait(&mut self, task: SampledTask, hit: Hit, place: Option<u32>) {
+        let tid = self.system.tasks.threads()[task.thread as usize].tid;
+        let sample = WaitingSample {
+            event: task.event,
+            sample_key: task.sample_key,
+            hit,
+        };
+        let elapsed = hit.elapsed.unwrap_or(0);
+        let since = self
+            .identifier
+            .first_time
+            .unwrap_or(0)
+            .saturating_add(elapsed);
+        if let Some(waits) = &mut self.waits {
+            waits.begin((tid, task.thread), sample, place, since);
         }
     }
 
@@ -438,6 +507,12 @@ impl<'a> Loader<'a> {
 
     fn finish(mut self) -> Profile {
         self.count_waiting();
+        if let Some(mut waits) = self.waits.take() {
+            for wait in waits.finish(&self.system.tasks) {
+                self.count_wait(wait);
+            }
+            self.losses.off_cpu = waits.counts;
+        }
         let details = self.collectors.take();
         let details = details.map(|all| all.finish()).unwrap_or_default();
         let Stacking {
@@ -477,10 +552,14 @@ impl<'a> Loader<'a> {
                     total: sums.total,
                     has_chains: reader.has_chains,
                     weighs_events: reader.shape.weighs_events(&description.attr),
+                    is_off_cpu: reader.waits,
                     is_set_aside: self.plan.set_aside.contains(&index),
                     running: running.of_event(index),
                     counts: counts.all,
-                    in_kernel: reader.kernel_entry.map(|_| counts.in_kernel),
+                    in_kernel: reader
+                        .kernel_entry
+                        .filter(|_| !reader.waits)
+                        .map(|_| counts.in_kernel),
                 },
             )
             .collect();

@@ -2,6 +2,7 @@
 //!
 //! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
 //! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
+//! [`waits`] holds samples of switches back until their threads run again.
 
 mod counters;
 pub(crate) mod counting;
@@ -15,3 +16,4 @@ pub(crate) mod sample_fields;
 pub(crate) mod stacking;
 pub(crate) mod system;
 pub(crate) mod visit;
+pub(crate) mod waits;
