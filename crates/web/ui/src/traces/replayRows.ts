@@ -104,6 +104,8 @@ export function createReplayRows(parameters: Accessor<Parameters>): ReplayRows {
       setTotal(answer.total_rows);
       setVersion((before) => before + 1);
       setBusy(false);
+      // The server had counted them before.
+      if (answer.counted) { setWhole(answer.total_rows); setFacts(answer.facts); setCounting(false); fetchMissing(); }
     } catch {
       // The request that counts tells what is wrong.
     }
