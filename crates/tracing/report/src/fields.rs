@@ -267,6 +267,8 @@ impl Field {
             Of::Deviation => relative_deviation(single).map_or(Cell::Empty, Cell::real),
             Of::Percentile(percent) => durations
                 .and_then(|durations| durations.percentile(f64::from(percent)))
+                // The middle of a bucket may lie beyond the longest call.
+                .map(|time| time.clamp(single.shortest.duration, single.longest.duration))
                 .map_or(Cell::Empty, Cell::Count),
             _ => number(of, single).map_or(Cell::Empty, Cell::Count),
         }
