@@ -12,7 +12,9 @@ use crate::server::Shared;
 use crate::table_rows::{columns, table_row, totals};
 use crate::{comparing, metrics, texts};
 use dioptra_profile::{Dimension, Slices};
-use dioptra_report::{PercentOf, ReportOptions, RowKey, report_with_keys};
+use dioptra_report::{
+    MetricColumns, PercentOf, ReportOptions, RowKey, TableEvent, report_with_keys,
+};
 use dioptra_tables::{
     Cell, ColumnKind, Direction, Format, Row, Table, TextOptions, View, ViewOptions,
 };
@@ -48,6 +50,9 @@ pub(crate) enum TableKind {
         with: Box<SelectionKey>,
         normalize: String,
     },
+    Beside {
+        with: Box<SelectionKey>,
+    },
     Metrics {
         rows: WindowRows,
         kernel_apart: bool,
@@ -58,10 +63,34 @@ impl TableKey {
     /// Whether all profiles of the table pass.
     pub(crate) fn passes(&self, passes: impl Fn(&SelectionKey) -> bool) -> bool {
         let other = match &self.kind {
-            TableKind::Diff { with, .. } => passes(with),
+            TableKind::Diff { with, .. } | TableKind::Beside { with } => passes(with),
             _ => true,
         };
         other && passes(&self.selection)
+    }
+
+    /// The options of a report with these events and derived columns.
+    pub(crate) fn report_options<'a>(
+        &'a self,
+        events: &'a [TableEvent],
+        metrics: &'a [MetricColumns<'a>],
+    ) -> ReportOptions<'a> {
+        ReportOptions {
+            by: &self.by,
+            children: self.children,
+            events,
+            percent_of: match self.percent {
+                Percent::Column => PercentOf::Column,
+                Percent::Total => PercentOf::Total,
+                Percent::Row => PercentOf::Row,
+                Percent::Parent => PercentOf::Parent,
+            },
+            errors: self.errors,
+            few: self.few,
+            slices: Slices::Number(self.slices),
+            metrics,
+            ..ReportOptions::default()
+        }
     }
 }
 
@@ -188,11 +217,14 @@ fn report(
     request: &TableRequest,
     ticket: &Ticket,
 ) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
-    if request.with.is_some() || request.normalize.is_some() || request.kernel_apart {
+    if request.normalize.is_some() || request.kernel_apart {
         return Err(Failure::parameter(
             "of",
-            "report goes without with, normalize and kernel_apart",
+            "report goes without normalize and kernel_apart",
         ));
+    }
+    if request.with.is_some() {
+        return comparing::beside(shared, request, ticket);
     }
     let by = levels(request.by.as_deref())?;
     let selected = Selected::of(shared, &request.selection, by.contains(&Dimension::Line))?;
@@ -205,30 +237,9 @@ fn report(
     let table = shared.tables.get(key.clone(), || {
         ticket.check()?;
         let events = selected.table_events();
-        if !key.metric.is_empty() && selected.loaded.has_windows() {
-            return Err(Failure::NotRecorded {
-                text: "this recording has windows, whose metrics have intervals and trust of their own".to_owned(),
-                remedy: "the Metrics view shows them",
-            });
-        }
-        let chosen = metrics::chosen(&selected.loaded, &key.metric, key.few)?;
+        let chosen = metrics::of_samples(&selected.loaded, &key.metric, key.few)?;
         let columns = chosen.columns();
-        let options = ReportOptions {
-            by: &key.by,
-            children: key.children,
-            events: &events,
-            percent_of: match key.percent {
-                Percent::Column => PercentOf::Column,
-                Percent::Total => PercentOf::Total,
-                Percent::Row => PercentOf::Row,
-                Percent::Parent => PercentOf::Parent,
-            },
-            errors: key.errors,
-            few: key.few,
-            slices: Slices::Number(key.slices),
-            metrics: &columns,
-            ..ReportOptions::default()
-        };
+        let options = key.report_options(&events, &columns);
         let (table, keys) = report_with_keys(&[selected.input()], &options)?;
         Ok(KeyedTable {
             table,

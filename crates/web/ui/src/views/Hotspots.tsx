@@ -9,6 +9,7 @@ import { cutNote } from "../net/parts";
 import type { RowKey } from "../net/types";
 import { copyText, saveBlob } from "../save";
 import { say } from "../shell/Foot";
+import { comparedProfile } from "../shell/CompareWith";
 import { Wrong } from "../shell/Message";
 import { Split } from "../shell/Split";
 import { loaded } from "../state/profile";
@@ -43,13 +44,21 @@ function manyEvents(): Share[] {
   return (loaded()?.events.length ?? 0) > 1 ? ["row"] : [];
 }
 
+/** The order that is asked for; columns of the other profile are there only while it is compared. */
+function sortOf(sort: string): string {
+  return comparedProfile() === "" && sort.startsWith("b_") ? "" : sort;
+}
+
+/** Changes mean nothing without their errors. */
+const isChange = (column: string) => /_points\b/.test(column);
+
 function Upper() {
   const { settings } = tableSettings("upper");
   const [sorting, setSorting] = createSignal<Sorting | null>(null);
   const levels = () => state.levels.split(",");
   const parameters = (): Parameters => ({
     ...selection(["process", "program", "thread", "comm", "module", "function", ...(state.levels === "cpu" ? ["cpu" as const] : [])]),
-    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: writeSorting(sorting()), metric: metricsOfSamples(),
+    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(writeSorting(sorting())), metric: metricsOfSamples(), with: comparedProfile(),
   });
   // Shares of the row above need rows of two levels.
   const shares = (): Share[] => ["total", ...(levels().length > 1 ? ["parent" as const] : []), ...manyEvents()];
@@ -85,7 +94,7 @@ function Upper() {
         <DataTable
           name="upper" label={LEVEL_TITLES[state.levels]!} columns={rows.answer()?.columns ?? []} level={level()} rows={source()} totals={rows.answer()?.totals ?? null}
           totalsLabel="All" sorting={rows.answer()?.sorted_by ?? sorting()} onSort={(column) => setSorting(nextSorting(sorting(), column.id, column.kind !== "number"))}
-          isSelected={(row) => isChosen(row.key) && covers(row.key)} onSelect={select} busy={rows.busy()} emptyText="No samples pass the selection."
+          showErrors={isChange} isSelected={(row) => isChosen(row.key) && covers(row.key)} onSelect={select} busy={rows.busy()} emptyText="No samples pass the selection."
         />
       </Show>
     </>
@@ -95,7 +104,7 @@ function Upper() {
 function Functions() {
   const { settings } = tableSettings("functions");
   const parameters = (): Parameters => ({
-    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: state.sort, metric: metricsOfSamples(),
+    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(state.sort), metric: metricsOfSamples(), with: comparedProfile(),
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
   const shares = (): Share[] => ["total", ...manyEvents()];
@@ -127,9 +136,9 @@ function Functions() {
       <Show when={!rows.error() || badPattern()}>
         <DataTable
           name="functions" label="Functions" columns={rows.answer()?.columns ?? []} level="function" rows={rows.source} totals={rows.answer()?.totals ?? null}
-          totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(state.sort) ?? rows.answer()?.sorted_by ?? null}
+          totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(sortOf(state.sort)) ?? rows.answer()?.sorted_by ?? null}
           onSort={(column) => go({ sort: writeSorting(nextSorting(readSorting(state.sort), column.id, column.kind !== "number")) })}
-          isSelected={(row) => row.key.function !== undefined && row.key.function === state.open} onSelect={pick} onOpen={open}
+          showErrors={isChange} isSelected={(row) => row.key.function !== undefined && row.key.function === state.open} onSelect={pick} onOpen={open}
           busy={rows.busy()} emptyText={state.filter ? "No function passes the filter." : "No samples pass the selection."}
         />
       </Show>
