@@ -8,7 +8,7 @@ use crate::metrics;
 use crate::other::{Other, both};
 use crate::selected::Selected;
 use crate::server::Shared;
-use crate::tables::{KeyedTable, TableKey, TableKind, key_of, levels};
+use crate::tables::{KeyedTable, TableKey, TableKind, key_of, levels, need_lines};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{
     DiffOptions, Input, Normalize, RowKey, TableEvent, diff_with_keys, report_beside_with_keys,
@@ -30,7 +30,7 @@ impl Pair {
             .with
             .ok_or_else(|| Failure::parameter("with", "is missing"))?;
         let by = levels(request.by.as_deref())?;
-        let has_lines = by.contains(&Dimension::Line);
+        let has_lines = need_lines(&by);
         let first = Selected::of(shared, &request.selection, has_lines)?;
         ticket.check()?;
         let other = Other::of(shared, &first, &request.selection, with, has_lines)?;
@@ -52,13 +52,19 @@ impl Pair {
     ) -> Result<KeyedTable, Failure> {
         ticket.check()?;
         let sides = self.sides();
-        let named = sides.map(|side| side.loaded.plain_names(side.wanted));
-        let shapes = sides.map(|side| side.loaded.shapes(side.wanted));
+        // Blocks are of functions with the names of all other tables.
+        let has_blocks = self.by.contains(&Dimension::Block);
+        let named = sides.map(|side| match has_blocks {
+            true => Arc::clone(side.named()),
+            false => side.loaded.plain_names(side.wanted),
+        });
+        let shapes = sides.map(|side| (!has_blocks).then(|| side.loaded.shapes(side.wanted)));
+        let blocks = sides.map(|side| side.blocks(&self.by));
         let input = |side: usize| Input {
             profile: &sides[side].profile,
             names: &named[side].names,
-            blocks: None,
-            shapes: Some(&shapes[side]),
+            blocks: blocks[side].as_deref(),
+            shapes: shapes[side].as_deref(),
             label: &sides[side].loaded.path,
         };
         let inputs = [input(0), input(1)];
@@ -69,6 +75,7 @@ impl Pair {
             table,
             keys,
             by: self.by.clone(),
+            blocks: blocks[0].clone(),
             named: Some(Arc::clone(&named[0])),
             made: None,
         })

@@ -241,6 +241,7 @@ pub(crate) fn table(
             made: Some(made.collect()),
             table,
             keys: Vec::new(),
+            blocks: None,
             by: vec![dimension],
             named: None,
         })

@@ -13,7 +13,7 @@ use crate::table_rows::{columns, table_row, totals};
 use crate::{comparing, metrics, texts};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{
-    MetricColumns, PercentOf, ReportOptions, RowKey, TableEvent, report_with_keys,
+    Blocks, Input, MetricColumns, PercentOf, ReportOptions, RowKey, TableEvent, report_with_keys,
 };
 use dioptra_tables::{
     Cell, ColumnKind, Direction, Format, Row, Table, TextOptions, View, ViewOptions,
@@ -111,6 +111,8 @@ pub(crate) struct KeyedTable {
     pub by: Vec<Dimension>,
     /// The names that functions' keys are of, where they are not the selection's.
     pub named: Option<Arc<Named>>,
+    /// The basic blocks that blocks' keys are of.
+    pub blocks: Option<Arc<Blocks>>,
     /// By row: the keys, where they were made with the table.
     pub made: Option<Vec<RowKeys>>,
 }
@@ -146,6 +148,7 @@ fn dimension(word: &str) -> Option<Dimension> {
         "module" => Dimension::Module,
         "function" => Dimension::Function,
         "line" => Dimension::Line,
+        "block" => Dimension::Block,
         "instruction" => Dimension::Address,
         "time" => Dimension::Time,
         _ => return None,
@@ -163,6 +166,11 @@ pub(crate) fn levels(by: Option<&str>) -> Result<Vec<Dimension>, Failure> {
         true => Err(Failure::parameter("by", "has a level twice")),
         false => Ok(levels),
     }
+}
+
+/// Whether rows of these levels name source lines.
+pub(crate) fn need_lines(by: &[Dimension]) -> bool {
+    by.contains(&Dimension::Line) || by.contains(&Dimension::Block)
 }
 
 /// Fails if the samples lack what the levels need.
@@ -227,7 +235,7 @@ fn report(
         return comparing::beside(shared, request, ticket);
     }
     let by = levels(request.by.as_deref())?;
-    let selected = Selected::of(shared, &request.selection, by.contains(&Dimension::Line))?;
+    let selected = Selected::of(shared, &request.selection, need_lines(&by))?;
     ticket.check()?;
     if request.children && !selected.loaded.has_chains() && !request.selection.inlined {
         return Err(Failure::no_chains());
@@ -240,11 +248,18 @@ fn report(
         let chosen = metrics::of_samples(&selected.loaded, &key.metric, key.few)?;
         let columns = chosen.columns();
         let options = key.report_options(&events, &columns);
-        let (table, keys) = report_with_keys(&[selected.input()], &options)?;
+        let blocks = selected.blocks(&key.by);
+        ticket.check()?;
+        let input = Input {
+            blocks: blocks.as_deref(),
+            ..selected.input()
+        };
+        let (table, keys) = report_with_keys(&[input], &options)?;
         Ok(KeyedTable {
             table,
             keys,
             by: key.by.clone(),
+            blocks,
             named: None,
             made: None,
         })
@@ -424,7 +439,7 @@ mod tests {
             Ok(vec![Dimension::Process, Dimension::Module])
         );
         assert_eq!(levels(None), Ok(vec![Dimension::Function]));
-        for wrong in ["", "block", "function,function", "function,"] {
+        for wrong in ["", "blocks", "function,function", "function,"] {
             assert!(levels(Some(wrong)).is_err(), "{wrong}");
         }
     }

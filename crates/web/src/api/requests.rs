@@ -71,7 +71,7 @@ pub struct TableRequest {
     /// The samples that count.
     #[ts(flatten)]
     pub selection: SelectionRequest,
-    /// The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, line,
+    /// The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, block, line,
     /// instruction, time.
     pub by: Option<String>,
     /// `1`: totals too.

@@ -1,6 +1,6 @@
 //! A function's lines and instructions in another recording, of the same build and of others.
 
-use crate::client::Running;
+use crate::client::{Running, column};
 use crate::records::{ID, Records, attr, event};
 use dioptra_perfrecords::SampleType;
 use serde_json::{Value, json};
@@ -182,4 +182,51 @@ fn a_function_without_samples_there_says_so() {
         "{facts:?}"
     );
     assert_eq!(sum(&answer["other"]["lines"]["samples"]), 0);
+}
+
+#[test]
+fn blocks_are_rows_with_the_counts_of_the_functions_blocks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = build(&folder.path().join("a"), 0xaa, &["-DSHIFT=3"]);
+    let files = [
+        record(&one, "one.data", &[(0, 3), (4, 7), (0x10, 5)]),
+        record(&one, "again.data", &[(0, 2), (0x10, 20)]),
+    ];
+    let web = Running::start(&[&files[0], &files[1]], None);
+    let function = work(&web, None);
+    let blocks = function["blocks"].as_array().expect("blocks");
+    let starts: Vec<(Value, Value)> = blocks
+        .iter()
+        .map(|block| {
+            let first = block["first"].as_u64().expect("a number") as usize;
+            let address = function["instructions"]["address"][first].clone();
+            (address, block["samples"][0].clone())
+        })
+        .collect();
+    let table = web.ask("/api/table?by=block");
+    let rows = column(&table, "address")
+        .into_iter()
+        .zip(column(&table, "samples"));
+    let rows: Vec<(Value, Value)> = rows.collect();
+    assert!(rows.len() == 3, "{table}");
+    assert!(
+        rows.iter().all(|row| starts.contains(row)),
+        "{rows:?} {starts:?}"
+    );
+    assert!(column(&table, "line").iter().all(|line| !line.is_null()));
+    assert_eq!(
+        table["rows"][0]["key"]["function"],
+        function["function"]["key"]
+    );
+    // Beside another recording, and of a selection.
+    let beside = web.ask("/api/table?by=block&with=1&sort=b_samples");
+    assert_eq!(column(&beside, "b_samples"), [20, 2, 0]);
+    assert_eq!(column(&beside, "samples"), [5, 3, 7]);
+    let key = function["function"]["key"].as_str().expect("a key");
+    let selected = web.ask(&format!(
+        "/api/table?by=module,block&function={key}&time=0..4"
+    ));
+    assert_eq!(column(&selected, "samples"), [4, 3, 1]);
+    let none = web.ask("/api/table?by=block&profile=1");
+    assert_eq!(column(&none, "samples"), [20, 2]);
 }

@@ -119,4 +119,23 @@ export function comparedTests({ test, table, show, hash, can, settle, hottest })
     await settle(page);
     assert.doesNotMatch(hash(page), /colours=/);
   });
+
+  test("hotspots: rows by basic block lead to the place in the function", async ({ page }) => {
+    await show(page, "hotspots");
+    const choice = page.locator('select[aria-label="Rows of the lower table"]');
+    if ((await choice.count()) === 0) return;
+    const [asked] = await Promise.all([page.waitForRequest((request) => request.url().includes("/api/table") && request.url().includes("by=block")), choice.selectOption("block")]);
+    assert.equal(new URL(asked.url()).searchParams.get("children"), null);
+    await settle(page);
+    await noAlert(page);
+    assert.match(hash(page), /rows=block/);
+    const blocks = table(page, "Basic blocks");
+    assert((await blocks.locator(".titles .label").allInnerTexts()).includes("address"));
+    await blocks.locator(".rows .row:not(.hidden) .cell.main .link").first().click();
+    await settle(page);
+    assert.match(hash(page), /#\/function.*instruction=0x/);
+    await show(page, "hotspots?rows=line");
+    await noAlert(page);
+    assert.equal(await table(page, "Source lines").count(), 1);
+  });
 }

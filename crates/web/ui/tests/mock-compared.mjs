@@ -81,3 +81,19 @@ export function flameMetrics(answer, names) {
     errors: answer.nodes.function.map(() => 0.05), few: answer.nodes.total_samples[0].map((samples) => (samples < 10 ? 1 : 0)),
   })) };
 }
+
+/** Tables of blocks and lines: those of functions with a place. */
+export function codeRows(query, table) {
+  const by = query.get("by");
+  if (by !== "block" && by !== "line") return table(query);
+  query.set("by", "function");
+  const answer = table(query);
+  const named = (id, kind) => ({ id, name: id, unit: null, kind, event: null, parent: null, for_programs: false });
+  const at = answer.columns.findIndex((column) => column.id === "module");
+  const columns = [...answer.columns.slice(0, at + 1), ...(by === "block" ? [named("address", "address"), named("end_address", "address"), named("function", "name")] : []), named("file", "name"), named("line", "count")];
+  const rows = answer.rows.map((row, place) => ({
+    ...row, key: by === "line" ? { module: row.key.module } : row.key,
+    cells: [...row.cells.slice(0, at + 1), ...(by === "block" ? [`0x${(4096 + 16 * place).toString(16)}`, `0x${(4108 + 16 * place).toString(16)}`, row.cells[at + 1]] : []), `/src/<b>${place % 7}</b>.c`, place],
+  }));
+  return { ...answer, columns, rows, totals: columns.map((_, place) => (place < at ? answer.totals[place] : null)) };
+}

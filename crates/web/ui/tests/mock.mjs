@@ -8,7 +8,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
-import { flameMetrics, functionBeside, tableBeside, timelineBeside } from "./mock-compared.mjs";
+import { codeRows, flameMetrics, functionBeside, tableBeside, timelineBeside } from "./mock-compared.mjs";
 import { heatmapAnswer, KINDS, offCpu, lostSamples, nodeAtPath } from "./mock-time.mjs";
 import { diffTable, flameOther, metricsTable, profileParts } from "./mock-metrics.mjs";
 
@@ -206,7 +206,7 @@ const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "t
 
 /** What `with` adds to an answer that is no error. */
 const beside = (query, answer, add) => (query.get("with") && !answer.body ? add(answer, query) : answer);
-const tableOf = (query) => { const answer = table(query); return query.get("of") ? answer : beside(query, answer, tableBeside); };
+const tableOf = (query) => { const answer = codeRows(query, table); return query.get("of") ? answer : beside(query, answer, tableBeside); };
 function flameOf(query) {
   const answer = beside(query, flame(query), (answer) => ({ ...answer, other: flameOther(answer) }));
   return query.has("metric") ? flameMetrics(answer, query.getAll("metric")) : answer;

@@ -435,7 +435,7 @@ inlined?: 0 | 1, };
  */
 export type TableRequest = { 
 /**
- * The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, line,
+ * The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, block, line,
  * instruction, time.
  */
 by?: string, 

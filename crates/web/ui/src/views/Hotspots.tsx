@@ -4,7 +4,7 @@ import { createEffect, createMemo, createSignal, For, Show } from "solid-js";
 import { count, plural } from "../format";
 import { MetricPicker, metricsOfSamples } from "../metrics/Picker";
 import { fold } from "../names";
-import { askFile, type Parameters } from "../net/client";
+import { askFile, type Parameters, report } from "../net/client";
 import { cutNote } from "../net/parts";
 import type { RowKey } from "../net/types";
 import { copyText, saveBlob } from "../save";
@@ -14,7 +14,7 @@ import { Wrong } from "../shell/Message";
 import { Split } from "../shell/Split";
 import { loaded } from "../state/profile";
 import { learnNames, nameOf, rowName, selection, selectRow, toggle } from "../state/selection";
-import { go, type KeyList, LEVELS, state } from "../state/url";
+import { go, type KeyList, LEVELS, LOWER_ROWS, state } from "../state/url";
 import { mainColumn } from "../table/columns";
 import { DataTable } from "../table/DataTable";
 import { nextSorting, readSorting, type ShownRow, type Sorting, writeSorting } from "../table/model";
@@ -50,6 +50,11 @@ function sortOf(sort: string): string {
 }
 
 /** Changes mean nothing without their errors. */
+const LOWER_TITLES: Record<string, { title: string; one: string; filter: string }> = {
+  function: { title: "Functions", one: "function", filter: "Filter functions" }, block: { title: "Basic blocks", one: "basic block", filter: "Filter functions" },
+  line: { title: "Source lines", one: "source line", filter: "Filter files" },
+};
+
 const isChange = (column: string) => /_points\b/.test(column);
 
 function Upper() {
@@ -102,12 +107,17 @@ function Upper() {
 }
 
 function Functions() {
+  const by = () => (report() || state.rows === "" ? "function" : state.rows);
+  // Columns that a reader hides or sizes for functions are others than those for blocks.
+  const name = () => (by() === "function" ? "functions" : by());
+  const things = () => LOWER_TITLES[by()]!;
   const { settings } = tableSettings("functions");
   const parameters = (): Parameters => ({
-    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(state.sort), metric: metricsOfSamples(), with: comparedProfile(),
+    ...selection(), by: by(), children: loaded()!.has.chains && by() === "function", errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(state.sort), metric: metricsOfSamples(), with: comparedProfile(),
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
   const shares = (): Share[] => ["total", ...manyEvents()];
+  const main = () => (by() === "line" ? "file" : "function");
   const rows = createPagedRows(parameters);
   const badPattern = () => (rows.error()?.code === "bad_pattern" ? rows.error()!.text : null);
   const learn = (row: ShownRow) => {
@@ -117,28 +127,40 @@ function Functions() {
     learnNames([["function", row.key.function, rowName(answer.columns, row.cells, "function")]]);
     if (row.key.module && moduleAt >= 0) learnNames([["module", row.key.module, String(row.cells[moduleAt] ?? "")]]);
   };
-  const open = (row: ShownRow) => { learn(row); if (row.key.function) go({ view: "function", open: row.key.function }); };
-  const pick = (row: ShownRow) => { learn(row); if (row.key.function) go({ open: row.key.function }, true); };
+  // A block is a place in its function: its first instruction.
+  const instruction = (row: ShownRow) => {
+    const at = by() === "block" ? (rows.answer()?.columns.findIndex((column) => column.id === "address") ?? -1) : -1;
+    return String(row.cells[at] ?? "");
+  };
+  const open = (row: ShownRow) => { learn(row); if (row.key.function) go({ view: "function", open: row.key.function, instruction: instruction(row) }); };
+  const pick = (row: ShownRow) => { learn(row); if (row.key.function) go({ open: row.key.function, instruction: instruction(row) }, true); };
   const note = () => {
     const answer = rows.answer();
     if (!answer) return "";
-    const shown = answer.matching_rows === answer.total_rows ? plural(answer.total_rows, "function") : `${count(answer.matching_rows)} of ${plural(answer.total_rows, "function")}`;
+    const shown = answer.matching_rows === answer.total_rows ? plural(answer.total_rows, things().one) : `${count(answer.matching_rows)} of ${plural(answer.total_rows, things().one)}`;
     return [shown, cutNote(answer)].filter(Boolean).join(". ");
   };
   return (
     <>
       <TableTools
-        name="functions" columns={rows.answer()?.columns ?? []} main="function" shares={shares()} note={note()} onSave={(format) => save(parameters(), format, "functions")}
+        lead={
+          <Show when={!report()}>
+            <select aria-label="Rows of the lower table" onChange={(event) => go({ rows: event.currentTarget.value === "function" ? "" : event.currentTarget.value, sort: "" })}>
+              <For each={LOWER_ROWS}>{(each) => <option value={each} selected={each === by()}>{LOWER_TITLES[each]!.title}</option>}</For>
+            </select>
+          </Show>
+        }
+        name={name()} columns={rows.answer()?.columns ?? []} main={main()} shares={shares()} note={note()} onSave={(format) => save(parameters(), format, name())}
         more={<MetricPicker always={false} />} saves={state.filter ? "rows that pass" : "all rows"}
-        filter={{ text: state.filter, regex: state.regex, label: "Filter functions", error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
+        filter={{ text: state.filter, regex: state.regex, label: things().filter, error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
       />
       <Show when={rows.error() && !badPattern()}><Wrong error={rows.error()!} /></Show>
       <Show when={!rows.error() || badPattern()}>
         <DataTable
-          name="functions" label="Functions" columns={rows.answer()?.columns ?? []} level="function" rows={rows.source} totals={rows.answer()?.totals ?? null}
+          name={name()} label={things().title} columns={rows.answer()?.columns ?? []} level={main()} rows={rows.source} totals={rows.answer()?.totals ?? null}
           totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(sortOf(state.sort)) ?? rows.answer()?.sorted_by ?? null}
           onSort={(column) => go({ sort: writeSorting(nextSorting(readSorting(state.sort), column.id, column.kind !== "number")) })}
-          showErrors={isChange} isSelected={(row) => row.key.function !== undefined && row.key.function === state.open} onSelect={pick} onOpen={open}
+          showErrors={isChange} isSelected={(row) => row.key.function !== undefined && row.key.function === state.open && (by() === "function" || instruction(row) === state.instruction)} onSelect={pick} onOpen={open}
           busy={rows.busy()} emptyText={state.filter ? "No function passes the filter." : "No samples pass the selection."}
         />
       </Show>
