@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-export function comparedTests({ test, table, show, hash, can, settle, hottest }) {
+export function comparedTests({ axe, test, table, show, hash, can, settle, hottest }) {
   const profiles = (page) => page.locator('select[aria-label="Compare with"]');
   const hasOther = async (page) => { await show(page, "summary"); return (await profiles(page).count()) > 0; };
   const noAlert = async (page) => assert.deepEqual(await page.locator("[role=alert]").allTextContents(), []);
@@ -90,6 +90,19 @@ export function comparedTests({ test, table, show, hash, can, settle, hottest })
       await settle(page);
       await noAlert(page);
     }
+  });
+
+  test("changes: axe finds no violation while profiles are compared", async ({ page }) => {
+    if (!(await hasOther(page))) return;
+    const key = encodeURIComponent(await hottest(page));
+    const problems = [];
+    for (const view of ["hotspots", "function", "timeline"]) {
+      await show(page, `${view}?with=1&open=${key}`);
+      await page.evaluate(axe.source);
+      const result = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+      for (const violation of result.violations) problems.push(`${view}: ${violation.id}: ${violation.nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.failureSummary.split("\n")[1] ?? ""}`).join(" | ")}`);
+    }
+    assert.deepEqual(problems, []);
   });
 
   test("flame graph: colours by a metric, with a legend", async ({ page }) => {

@@ -93,7 +93,7 @@ pub fn report_beside_with_keys(
     let mut table = Table::new(heads);
     table.reserve(grid.len());
     let mut names = RowNames::default();
-    for index in 0..grid.len() {
+    for (index, status) in statuses.iter().enumerate() {
         let row = grid.row(index);
         let (mut cells, mut notes) = (Vec::new(), Vec::new());
         for (place, column) in columns.iter().enumerate() {
@@ -108,7 +108,7 @@ pub fn report_beside_with_keys(
         for (column, adjusted) in formulas.iter().zip(&tests) {
             column.push_cells(index, adjusted, &mut cells, &mut notes);
         }
-        cells.push(statuses[index].cell());
+        cells.push(status.cell());
         firsts.find(&mut names, &labels, inputs, row);
         // A row's id is its index. The parent is in the table already, so its index fits.
         let parent = row.parent.map(|parent| parent as u32);
