@@ -53,7 +53,13 @@ export function tableSettings(name: string) {
   return found;
 }
 
-/** The measures that have columns, given the number of events. */
-export function shownMeasures(settings: TableSettings, events: number): Record<Measure, boolean> {
-  return settings.measures ?? { percent: true, samples: events <= 2, weight: events <= 2 };
+/** The measures that have columns, given the number of events; a comparison has three columns for each share. */
+export function shownMeasures(settings: TableSettings, events: number, isCompared: boolean): Record<Measure, boolean> {
+  const more = events <= (isCompared ? 0 : 2);
+  return settings.measures ?? { percent: true, samples: more, weight: more };
+}
+
+/** Whether a table has another profile's columns beside its own. */
+export function isCompared(columns: readonly { id: string }[]): boolean {
+  return columns.some((column) => /_percent_points\b/.test(column.id));
 }
