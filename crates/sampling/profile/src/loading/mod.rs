@@ -1,11 +1,14 @@
 //! Reading a recording into a [`Profile`](crate::Profile), once and in time order.
 //!
 //! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
-//! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
+//! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it. [`live`] takes the
+//! records of a recording that goes on.
 
 pub(crate) mod counting;
 pub(crate) mod details;
+mod finish;
 pub(crate) mod identify;
+pub(crate) mod live;
 pub(crate) mod load;
 pub(crate) mod losses;
 pub(crate) mod plan;
