@@ -69,6 +69,11 @@ enum Command {
     Doctor(Later<commands::doctor::Arguments>),
     /// List what this machine can count and sample
     List(Later<commands::list::Arguments>),
+    /// Write the script with which a shell completes dioptra's options
+    Completions(Later<commands::completions::Arguments>),
+    /// Write a man page for every sub-command
+    #[command(hide = true)]
+    ManPages(Later<commands::man_pages::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -102,6 +107,14 @@ fn main() -> ExitCode {
         Command::Trace(Later(arguments)) => (arguments.failure(), commands::trace::run(*arguments)),
         Command::Doctor(Later(arguments)) => (Exit::Failed, commands::doctor::run(arguments)),
         Command::List(Later(arguments)) => (Exit::Failed, commands::list::run(arguments)),
+        Command::Completions(Later(arguments)) => (
+            Exit::Failed,
+            commands::completions::run(&arguments, Arguments::command()),
+        ),
+        Command::ManPages(Later(arguments)) => (
+            Exit::Failed,
+            commands::man_pages::run(&arguments, Arguments::command()),
+        ),
     };
     let truncated = dioptra_mapped::truncations();
     for truncation in &truncated {
