@@ -5,6 +5,7 @@ mod commands;
 mod examples;
 mod exit;
 mod formats;
+mod full_screen;
 mod later;
 mod metric_sets;
 mod output;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 Examples:
   dioptra record ./program                   sample a program into perf.data
   dioptra report                             show its hottest functions
+  dioptra top                                watch the whole machine's hottest functions
   dioptra annotate                           show the hottest one's source and instructions
   dioptra web                                look at all of it in a browser
   dioptra trace -P . ./program               show a program's calls
@@ -45,6 +47,8 @@ struct Arguments {
 enum Command {
     /// Sample a command, processes, threads or the machine into a perf.data file
     Record(Later<commands::record::Arguments>),
+    /// Show live where time goes: the hottest functions now and since the start
+    Top(Later<commands::top::Arguments>),
     /// Show where the time of a profile went
     Report(Later<commands::report::Arguments>),
     /// Compare profiles: what changed, and whether chance may have made it
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Command::Record(Later(arguments)) => {
             (Exit::RecordingFailed, commands::record::run(arguments))
         }
+        Command::Top(Later(arguments)) => (Exit::RecordingFailed, commands::top::run(arguments)),
         Command::Report(Later(arguments)) => (Exit::Failed, commands::report::run(arguments)),
         Command::Diff(Later(arguments)) => (Exit::Failed, commands::diff::run(arguments)),
         Command::Sum(Later(arguments)) => (Exit::Failed, commands::sum::run(arguments)),

@@ -17,5 +17,6 @@ pub mod record;
 pub mod report;
 mod shown;
 pub mod sum;
+pub mod top;
 pub mod trace;
 pub mod web;
