@@ -84,8 +84,10 @@ fn a_snapshot_is_the_profile_of_the_records_so_far() {
             read += 1;
             if read % 37 == 0 && read <= records.list.len() {
                 looks += 1;
-                let mut part = Records::default();
-                part.list = records.list[..read].to_vec();
+                let part = Records {
+                    list: records.list[..read].to_vec(),
+                    ..Records::default()
+                };
                 let expected = part.load_with(&events, &plan);
                 let seen = live.snapshot(&ReadSummary::default());
                 assert_eq!(counts(&seen), counts(&expected), "after {read} records");
