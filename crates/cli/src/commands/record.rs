@@ -1,6 +1,6 @@
 //! `dioptra record`.
 
-mod arguments;
+pub mod arguments;
 mod groups;
 pub mod metrics;
 mod off_cpu;

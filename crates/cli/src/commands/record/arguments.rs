@@ -286,7 +286,7 @@ impl Arguments {
     }
 }
 
-fn frequency(text: &str) -> Result<u64, String> {
+pub fn frequency(text: &str) -> Result<u64, String> {
     if text == "max" {
         return limits::max_sample_rate().ok_or_else(|| {
             "kernel.perf_event_max_sample_rate cannot be read; give a number".into()
@@ -299,7 +299,7 @@ fn frequency(text: &str) -> Result<u64, String> {
 }
 
 /// Parses pages, or bytes with a unit, which are rounded up to pages.
-fn ring_pages(text: &str) -> Result<usize, String> {
+pub fn ring_pages(text: &str) -> Result<usize, String> {
     let wrong = || "give a power of two of pages, or a size such as 512K or 8M".to_owned();
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),
@@ -331,7 +331,7 @@ fn ring_pages(text: &str) -> Result<usize, String> {
         .ok_or_else(wrong)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || "give a number of seconds, such as 10 or 0.5".to_owned();
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;

@@ -70,6 +70,12 @@ pub(crate) enum Counters {
     Beside(Beside),
 }
 
+impl Default for Counters {
+    fn default() -> Self {
+        Counters::Inline(Vec::new())
+    }
+}
+
 impl Counters {
     /// Lets counters grow on a thread of their own in `scope`. If the system refuses a thread, they grow on the reader's.
     pub(crate) fn beside<'s>(scope: &'s Scope<'s, '_>, counters: Vec<EventCounter>) -> Self {
@@ -82,6 +88,43 @@ impl Counters {
         match self {
             Counters::Inline(counters) => counters[sample.event].add(&sample, stack),
             Counters::Beside(beside) => beside.add((sample, stack)),
+        }
+    }
+
+    /// Returns the counters that grow on the reader's thread; none if they grow on their own. Those of a live profile, which is
+    /// asked while it grows, are always on the reader's.
+    fn inline(&self) -> &[EventCounter] {
+        match self {
+            Counters::Inline(counters) => counters,
+            Counters::Beside(_) => &[],
+        }
+    }
+
+    /// Returns the counts so far by event, of counters on the reader's thread.
+    pub(crate) fn frozen(&self) -> Vec<FrozenCounts> {
+        let frozen = |counter: &EventCounter| FrozenCounts {
+            all: counter.all.frozen(),
+            in_kernel: counter.in_kernel.frozen(),
+        };
+        self.inline().iter().map(frozen).collect()
+    }
+
+    /// Returns the number of cells of all events, of counters on the reader's thread.
+    pub(crate) fn cells(&self) -> usize {
+        self.inline()
+            .iter()
+            .map(|counter| counter.all.cells())
+            .sum()
+    }
+
+    /// Forgets the times of old samples, of counters on the reader's thread; see [`crate::LiveProfile::forget_samples`].
+    pub(crate) fn forget_samples(&mut self, elapsed: u64, most: usize) -> u64 {
+        match self {
+            Counters::Inline(counters) => counters
+                .iter_mut()
+                .map(|counter| counter.all.forget_samples(elapsed, most))
+                .sum(),
+            Counters::Beside(_) => 0,
         }
     }
 

@@ -74,8 +74,7 @@ impl<'a> Counting<'a> {
 
     /// Lets the counters grow on a thread of their own in `scope`.
     pub(crate) fn count_beside<'s>(&mut self, scope: &'s Scope<'s, '_>) {
-        let counters = std::mem::replace(&mut self.counters, Counters::Inline(Vec::new()));
-        if let Counters::Inline(counters) = counters {
+        if let Counters::Inline(counters) = std::mem::take(&mut self.counters) {
             self.counters = Counters::beside(scope, counters);
         }
     }

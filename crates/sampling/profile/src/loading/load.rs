@@ -21,7 +21,7 @@ use crate::loading::stacking::{Stacking, WaitingSample};
 use crate::loading::system::{Effect, System, may_map_kernel};
 use crate::loading::visit::{GroupSample, GroupVisitor};
 use crate::loading::waits::{EndedWait, Waits, is_off_cpu};
-use crate::profile::{EventProfile, Profile};
+use crate::profile::Profile;
 use crate::stacks::kernel_entry::KernelEntry;
 use crate::stacks::lbr::CallStack;
 use crate::stacks::unwinding::{Batch, MemoryState, Splitting, Unwinding};
@@ -32,7 +32,6 @@ use dioptra_perfrecords::record::{
 };
 use dioptra_perfrecords::{Attr, SampleType, U64s};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// The parts of a recording to keep; loading less is faster and needs less memory. A [`Profile`] remembers them, since they
 /// decide what its counts stand for; the rest of a [`LoadPlan`] concerns the loading alone.
@@ -73,7 +72,7 @@ impl Profile {
     ) -> Profile {
         std::thread::scope(|scope| {
             let mut loader = Loader::new(data, plan, visitor);
-            if loader.events.iter().any(|event| event.copies_stacks) {
+            if loader.copies_stacks() {
                 let unwinding = Unwinding::new(scope, data, plan.symbols.clone(), splitting);
                 loader.unwinding = Some(Box::new(unwinding));
             }
@@ -101,17 +100,17 @@ impl Profile {
 }
 
 /// The reading of one event's samples.
-struct EventReader {
-    shape: SampleShape,
+pub(super) struct EventReader {
+    pub(super) shape: SampleShape,
     layout: RecordLayout,
-    has_chains: bool,
+    pub(super) has_chains: bool,
     copies_stacks: bool,
     /// Whether its samples hold the CPU's stack of open calls, and chains are wanted.
     call_stack: bool,
     /// Whether its samples are switches away from threads, which count with the time until the thread runs again.
-    waits: bool,
+    pub(super) waits: bool,
     /// Finds the user code that entered the kernel; `None` where kernel samples count at the kernel's code.
-    kernel_entry: Option<KernelEntry>,
+    pub(super) kernel_entry: Option<KernelEntry>,
 }
 
 impl EventReader {
@@ -143,29 +142,29 @@ impl EventReader {
 }
 
 /// The stages, and the state between them.
-struct Loader<'a> {
-    data: &'a PerfData,
-    plan: &'a LoadPlan,
-    events: Vec<EventReader>,
-    system: System<'a>,
-    identifier: Identifier<'a>,
+pub(super) struct Loader<'a> {
+    pub(super) data: &'a PerfData,
+    pub(super) plan: &'a LoadPlan,
+    pub(super) events: Vec<EventReader>,
+    pub(super) system: System<'a>,
+    pub(super) identifier: Identifier<'a>,
     /// Unwinds copied stacks; `None` where there are none.
-    unwinding: Option<Box<Unwinding<'a>>>,
+    pub(super) unwinding: Option<Box<Unwinding<'a>>>,
     call_stack: CallStack,
-    stacking: Stacking,
-    counting: Counting<'a>,
+    pub(super) stacking: Stacking,
+    pub(super) counting: Counting<'a>,
     /// The collectors of branches and memory accesses; `None` unless they were asked for and recorded.
-    collectors: Option<Box<Collectors>>,
+    pub(super) collectors: Option<Box<Collectors>>,
     /// Looks at the samples that hold the counts of a group.
     visitor: Option<&'a mut dyn GroupVisitor>,
-    switches: SwitchLog,
+    pub(super) switches: SwitchLog,
     /// The waits of an off-CPU event; `None` without one.
-    waits: Option<Box<Waits>>,
-    losses: Losses,
+    pub(super) waits: Option<Box<Waits>>,
+    pub(super) losses: Losses,
 }
 
 impl<'a> Loader<'a> {
-    fn new(
+    pub(super) fn new(
         data: &'a PerfData,
         plan: &'a LoadPlan,
         visitor: Option<&'a mut dyn GroupVisitor>,
@@ -195,7 +194,7 @@ impl<'a> Loader<'a> {
     }
 
     #[inline]
-    fn record(&mut self, record: &FileRecord<'_>) {
+    pub(super) fn record(&mut self, record: &FileRecord<'_>) {
         match record.raw.kind {
             RecordType::SAMPLE => self.sample(record),
             RecordType::MMAP
@@ -252,7 +251,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn count_wait(&mut self, wait: EndedWait) {
+    pub(super) fn count_wait(&mut self, wait: EndedWait) {
         match wait.place {
             Some(place) => self.counting.count(wait.sample, place),
             None => {
@@ -356,7 +355,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Counts all samples whose stacks are being unwound.
-    fn settle_all(&mut self) {
+    pub(super) fn settle_all(&mut self) {
         while let Some(batch) = self
             .unwinding
             .as_mut()
@@ -460,7 +459,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Counts all samples whose stacks are being looked for. Returns the stack that was begun last.
-    fn count_waiting(&mut self) -> u32 {
+    pub(super) fn count_waiting(&mut self) -> u32 {
         let counting = &mut self.counting;
         self.stacking
             .finish(|sample, stack| counting.count(sample, stack))
@@ -505,83 +504,9 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn finish(mut self) -> Profile {
-        self.count_waiting();
-        if let Some(mut waits) = self.waits.take() {
-            for wait in waits.finish(&self.system.tasks) {
-                self.count_wait(wait);
-            }
-            self.losses.off_cpu = waits.counts;
-        }
-        let details = self.collectors.take();
-        let details = details.map(|all| all.finish()).unwrap_or_default();
-        let Stacking {
-            mut frames,
-            mut stacks,
-            ..
-        } = self.stacking;
-        let (mut system, mut keys, mut losses) = (self.system, self.identifier.keys, self.losses);
-        frames.freeze();
-        stacks.freeze();
-        system.tasks.freeze(&system.modules);
-        keys.freeze();
-        if let Some(unwinding) = &self.unwinding {
-            losses.unwinding = unwinding.counts;
-            losses.unwinding_notes = unwinding.notes();
-        }
-        let features = self.data.features();
-        losses.unsampled.clone_from(&features.unsampled);
-        losses.spaces_not_copied = system.budget.refused();
-        losses.jit_dumps_without_times = system.jit.untimed;
-        losses.jit_dumps_refused = system.jit.refused;
-        let running = self.counting.running;
-        let counts = self.counting.counters.finish();
-        let read = self.events.into_iter().zip(self.data.events());
-        let events = self
-            .counting
-            .events
-            .into_iter()
-            .zip(counts)
-            .zip(read)
-            .enumerate()
-            .map(
-                |(index, ((sums, counts), (reader, description)))| EventProfile {
-                    name: description.name.clone(),
-                    attr: description.attr.clone(),
-                    all: sums.all,
-                    total: sums.total,
-                    has_chains: reader.has_chains,
-                    weighs_events: reader.shape.weighs_events(&description.attr),
-                    is_off_cpu: reader.waits,
-                    is_set_aside: self.plan.set_aside.contains(&index),
-                    running: running.of_event(index),
-                    counts: counts.all,
-                    in_kernel: reader
-                        .kernel_entry
-                        .filter(|_| !reader.waits)
-                        .map(|_| counts.in_kernel),
-                },
-            )
-            .collect();
-        Profile {
-            options: self.plan.options,
-            by_cpu: self.plan.cpus,
-            events,
-            frames: Arc::new(frames),
-            stacks: Arc::new(stacks),
-            sample_keys: Arc::new(keys),
-            sockets: sockets(self.data),
-            start: self.identifier.first_time,
-            stack_order: Arc::default(),
-            ends_at_thunk: Arc::default(),
-            mapping_log: Arc::new(system.take_mapping_log()),
-            recorded_kernel: system.recorded_kernel(features.os_release.clone()),
-            modules: Arc::new(system.modules),
-            tasks: Arc::new(system.tasks),
-            details: Arc::new(details),
-            switch_log: Arc::new(self.switches),
-            losses,
-        }
+    /// Returns whether samples hold copies of stacks, which are wanted.
+    pub(super) fn copies_stacks(&self) -> bool {
+        self.events.iter().any(|event| event.copies_stacks)
     }
 }
 
@@ -589,11 +514,4 @@ impl<'a> Loader<'a> {
 fn has_call_stack(attr: &Attr) -> bool {
     attr.sample_type.contains(SampleType::BRANCH_STACK)
         && BranchFilter(attr.branch_sample_type).is_call_stack()
-}
-
-/// Returns the socket of each CPU, where the recording states it.
-fn sockets(data: &PerfData) -> Arc<[u32]> {
-    let topology = data.features().cpu_topology.as_ref();
-    let cpus = topology.map_or(&[][..], |topology| &topology.cpus);
-    cpus.iter().map(|(_, socket)| *socket).collect()
 }

@@ -3,11 +3,14 @@
 //! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
 //! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
 //! [`waits`] holds samples of switches back until their threads run again.
+//! [`live`] takes the records of a recording that goes on.
 
 mod counters;
 pub(crate) mod counting;
 pub(crate) mod details;
+mod finish;
 pub(crate) mod identify;
+pub(crate) mod live;
 pub(crate) mod load;
 pub(crate) mod losses;
 pub(crate) mod plan;

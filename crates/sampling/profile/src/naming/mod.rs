@@ -2,5 +2,6 @@
 
 pub(crate) mod debug_info;
 pub(crate) mod inlined;
+pub(crate) mod live;
 pub(crate) mod names;
 pub(crate) mod unknown;

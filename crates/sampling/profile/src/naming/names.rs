@@ -7,7 +7,9 @@ use crate::processes::jit::JitNames;
 use crate::processes::modules::{Module, ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
-use dioptra_symbols::{ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle};
+use dioptra_symbols::{
+    ModuleRequest, ModuleSymbols, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle,
+};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use std::hash::BuildHasher;
@@ -91,17 +93,18 @@ pub struct Names {
 }
 
 /// The form in which names are shown.
-#[derive(Clone, Copy)]
-struct Shown {
-    demangled: bool,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) demangled: bool,
 }
 
 /// A function's name within its module.
-struct OwnName {
+#[derive(Clone, Debug)]
+pub(super) struct OwnName {
     name: String,
-    start: Option<u64>,
+    pub(super) start: Option<u64>,
     file: Option<Arc<str>>,
-    link_name: u64,
+    pub(super) link_name: u64,
 }
 
 impl OwnName {
@@ -122,11 +125,12 @@ pub(crate) fn hash_of(name: &str) -> u64 {
 }
 
 /// The names of one module's places.
-struct ModuleNames {
-    names: Vec<OwnName>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModuleNames {
+    pub(super) names: Vec<OwnName>,
     /// Each place with the index of its name.
-    places: Vec<(FrameId, u32)>,
-    notes: Vec<Note>,
+    pub(super) places: Vec<(FrameId, u32)>,
+    pub(super) notes: Vec<Note>,
 }
 
 impl Names {
@@ -163,7 +167,7 @@ impl Names {
         names
     }
 
-    fn append(&mut self, module: ModuleId, named: ModuleNames) {
+    pub(super) fn append(&mut self, module: ModuleId, named: ModuleNames) {
         // The number of functions is at most the number of frames, which fits.
         let base = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
         self.functions
@@ -327,36 +331,60 @@ fn name_module(
     symbolizer: &Symbolizer,
     shown: Shown,
 ) -> ModuleNames {
-    let mut result = ModuleNames {
-        names: Vec::new(),
-        places: Vec::with_capacity(places.len()),
-        notes: Vec::new(),
-    };
+    places.sort_unstable();
+    if let Some(named) = name_without_file(module, &places, symbolizer, shown) {
+        return named;
+    }
+    let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
+    let symbols = symbolizer.load_for(&request(module), addresses);
+    name_by_symbols(&symbols, &places, shown)
+}
+
+/// Returns the request for a module's symbols.
+pub(super) fn request(module: &Module) -> ModuleRequest<'_> {
+    ModuleRequest {
+        kind: module.kind,
+        path: module.path(),
+        build_id: module.build_id.as_deref(),
+    }
+}
+
+/// Names the places of the unknown module, or of code that was made at run time; `None` for other modules.
+pub(super) fn name_without_file(
+    module: &Module,
+    places: &[(u64, FrameId)],
+    symbolizer: &Symbolizer,
+    shown: Shown,
+) -> Option<ModuleNames> {
+    let mut result = ModuleNames::default();
     if module.is_unknown() {
         result.names.push(OwnName::only(UNKNOWN.to_owned()));
         result
             .places
             .extend(places.iter().map(|(_, frame)| (*frame, 0)));
-        return result;
+        return Some(result);
     }
-    if let Some(symbols) = crate::processes::jit::symbols_of(module, symbolizer) {
-        name_jit_module(symbols, &places, shown, &mut result);
-        return result;
-    }
-    let request = ModuleRequest {
-        kind: module.kind,
-        path: module.path(),
-        build_id: module.build_id.as_deref(),
+    let symbols = crate::processes::jit::symbols_of(module, symbolizer)?;
+    name_jit_module(symbols, places, shown, &mut result);
+    Some(result)
+}
+
+/// Names places, in rising order, by a module's symbols.
+pub(super) fn name_by_symbols(
+    symbols: &ModuleSymbols,
+    places: &[(u64, FrameId)],
+    shown: Shown,
+) -> ModuleNames {
+    let mut result = ModuleNames {
+        names: Vec::new(),
+        places: Vec::with_capacity(places.len()),
+        notes: symbols.notes().to_vec(),
     };
-    places.sort_unstable();
-    let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
-    let symbols = symbolizer.load_for(&request, addresses);
-    result.notes = symbols.notes().to_vec();
     let mut ids: HashMap<(u64, &str), u32, FxBuildHasher> = HashMap::default();
     // Functions of one file follow each other.
     let mut last_file: Option<Arc<str>> = None;
     for (address, frame) in places {
-        let address = RelativeAddress(address);
+        let address = RelativeAddress(*address);
         let function = symbols.function(address);
         // Two functions may share a name, such as static functions of two sources; their start distinguishes them.
         let symbol = match &function {
@@ -387,7 +415,7 @@ fn name_module(
             // The number of names is at most the number of frames, which fits.
             u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
         });
-        result.places.push((frame, id));
+        result.places.push((*frame, id));
     }
     result
 }
