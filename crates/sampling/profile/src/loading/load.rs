@@ -490,6 +490,7 @@ impl<'a> Loader<'a> {
             ends_at_thunk: Arc::default(),
             mapping_log: Arc::new(system.take_mapping_log()),
             recorded_kernel: system.recorded_kernel(features.os_release.clone()),
+            imported: features.imported.clone(),
             modules: Arc::new(system.modules),
             tasks: Arc::new(system.tasks),
             details: Arc::new(details),

@@ -7,7 +7,10 @@ use crate::processes::jit::JitNames;
 use crate::processes::modules::{Module, ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
-use dioptra_symbols::{ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle};
+use dioptra_perfdata::ImportedNames;
+use dioptra_symbols::{
+    ModuleKind, ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle,
+};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use std::hash::BuildHasher;
@@ -97,11 +100,11 @@ struct Shown {
 }
 
 /// A function's name within its module.
-struct OwnName {
-    name: String,
-    start: Option<u64>,
-    file: Option<Arc<str>>,
-    link_name: u64,
+pub(super) struct OwnName {
+    pub(super) name: String,
+    pub(super) start: Option<u64>,
+    pub(super) file: Option<Arc<str>>,
+    pub(super) link_name: u64,
 }
 
 impl OwnName {
@@ -122,11 +125,20 @@ pub(crate) fn hash_of(name: &str) -> u64 {
 }
 
 /// The names of one module's places.
-struct ModuleNames {
+pub(super) struct ModuleNames {
     names: Vec<OwnName>,
     /// Each place with the index of its name.
-    places: Vec<(FrameId, u32)>,
+    pub(super) places: Vec<(FrameId, u32)>,
     notes: Vec<Note>,
+}
+
+impl ModuleNames {
+    /// Adds a name, and returns its index.
+    pub(super) fn push(&mut self, name: OwnName) -> u32 {
+        self.names.push(name);
+        // The number of names is at most the number of frames, which fits.
+        u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)
+    }
 }
 
 impl Names {
@@ -147,8 +159,10 @@ impl Names {
             .with_max_len(1)
             .map(|(index, places)| {
                 let module = u32::try_from(index).ok()?;
-                (!places.is_empty())
-                    .then(|| name_module(profile.modules().get(module), places, &symbolizer, shown))
+                (!places.is_empty()).then(|| {
+                    let module = profile.modules().get(module);
+                    name_module(module, places, &symbolizer, shown, profile.imported())
+                })
             })
             .collect();
         let mut names = Names {
@@ -326,6 +340,7 @@ fn name_module(
     mut places: Vec<(u64, FrameId)>,
     symbolizer: &Symbolizer,
     shown: Shown,
+    imported: Option<&ImportedNames>,
 ) -> ModuleNames {
     let mut result = ModuleNames {
         names: Vec::new(),
@@ -333,11 +348,16 @@ fn name_module(
         notes: Vec::new(),
     };
     if module.is_unknown() {
-        result.names.push(OwnName::only(UNKNOWN.to_owned()));
-        result
-            .places
-            .extend(places.iter().map(|(_, frame)| (*frame, 0)));
+        name_unknown(&places, &mut result);
         return result;
+    }
+    if let Some(names) = imported {
+        let named = super::imported::name_places(names, module, &mut places, &mut result);
+        // No file of this machine belongs to a profile's memory without a file.
+        if named && (places.is_empty() || module.kind == ModuleKind::NotAFile) {
+            name_unknown(&places, &mut result);
+            return result;
+        }
     }
     if let Some(symbols) = crate::processes::jit::symbols_of(module, symbolizer) {
         name_jit_module(symbols, &places, shown, &mut result);
@@ -378,18 +398,26 @@ fn name_module(
                 Some(last) if **last == *file => last.clone(),
                 _ => last_file.insert(file.into()).clone(),
             });
-            result.names.push(OwnName {
+            result.push(OwnName {
                 name,
                 start: (symbol.1 != UNKNOWN).then_some(symbol.0),
                 file,
                 link_name: hash_of(symbol.1),
-            });
-            // The number of names is at most the number of frames, which fits.
-            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
+            })
         });
         result.places.push((frame, id));
     }
     result
+}
+
+/// Calls all places unknown.
+fn name_unknown(places: &[(u64, FrameId)], result: &mut ModuleNames) {
+    if places.is_empty() {
+        return;
+    }
+    let id = result.push(OwnName::only(UNKNOWN.to_owned()));
+    let places = places.iter().map(|(_, frame)| (*frame, id));
+    result.places.extend(places);
 }
 
 /// Names code that was made at run time.
@@ -408,10 +436,9 @@ fn name_jit_module(
             Some(name) => name.into_owned(),
             None => UNKNOWN.to_owned(),
         };
-        let id = *ids.entry(name).or_insert_with_key(|name| {
-            result.names.push(OwnName::only(name.clone()));
-            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
-        });
+        let id = *ids
+            .entry(name)
+            .or_insert_with_key(|name| result.push(OwnName::only(name.clone())));
         result.places.push((*frame, id));
     }
 }
