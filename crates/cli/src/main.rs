@@ -12,6 +12,7 @@ mod output;
 mod remedies;
 mod screen;
 mod symbol_sources;
+mod whole_file;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use dioptra_tables::Harmless;
@@ -61,6 +62,8 @@ enum Command {
     Metrics(Later<commands::metrics::Arguments>),
     /// Write a profile in the format of another tool: pprof, speedscope, Callgrind, flame graph
     Export(Later<commands::export::Arguments>),
+    /// Make a profile of another tool's: collapsed stacks, pprof, the text of perf script
+    Import(Later<commands::import::Arguments>),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(Later<commands::info::Arguments>),
     /// Show every record of a profile in full, in time order
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Command::Annotate(Later(arguments)) => (Exit::Failed, commands::annotate::run(arguments)),
         Command::Metrics(Later(arguments)) => (Exit::Failed, commands::metrics::run(arguments)),
         Command::Export(Later(arguments)) => (Exit::Failed, commands::export::run(arguments)),
+        Command::Import(Later(arguments)) => (Exit::Failed, commands::import::run(arguments)),
         Command::Info(Later(arguments)) => (Exit::Failed, commands::info::run(arguments)),
         Command::Dump(Later(arguments)) => (Exit::Failed, commands::dump::run(arguments)),
         Command::Web(Later(arguments)) => (Exit::Failed, commands::web::run(arguments)),

@@ -3,6 +3,7 @@
 //! Libraries know causes; only this crate knows flags and commands.
 
 use crate::commands::trace::TRACE_LESS;
+use dioptra_export::ImportError;
 use dioptra_perfdata::OpenError as PerfDataError;
 use dioptra_perfevents::{
     AttachError, EventSyntaxError, NoInheritance, OpenError, Refusal, SyntaxCause, Unavailable,
@@ -44,6 +45,15 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
             PerfDataError::NotPerfData { .. } => {
                 Some("name a file that `dioptra record` or `perf record` wrote")
             }
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<ImportError>() {
+        return match error {
+            ImportError::UnknownFormat { .. } => {
+                Some("say which it is with --from collapsed, pprof or perf-script")
+            }
+            ImportError::IsRecording => Some("`dioptra report -i FILE` reads it"),
             _ => None,
         };
     }

@@ -17,6 +17,7 @@ mod error;
 mod exported;
 mod firefox;
 mod flamegraph;
+mod import;
 mod labels;
 mod lost;
 mod origin;
@@ -34,6 +35,9 @@ pub use error::ExportError;
 pub use exported::{EventTotal, Exported};
 pub use firefox::write_firefox;
 pub use flamegraph::write_flamegraph;
+pub use import::{
+    ImportError, ImportFormat, ImportOptions, Imported, ImportedEvent, Omitted, OmittedKind, import,
+};
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;
 pub use pprof::write_pprof;

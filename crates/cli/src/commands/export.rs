@@ -4,6 +4,7 @@ use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
 use crate::exit::Exit;
 use crate::output::say;
 use crate::remedies;
+use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
@@ -13,9 +14,7 @@ use dioptra_export::{
 use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
 use dioptra_tables::{Facts, Severity, escape};
-use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `dioptra export`.
@@ -161,7 +160,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             exported
         }
         false => {
-            let exported = to_file(&output, |out| export.write(out))?;
+            let exported = write_whole(&output, |out| export.write(out))?;
             say!("wrote {}", output.display());
             exported
         }
@@ -217,41 +216,4 @@ fn warn(facts: &Facts) -> anyhow::Result<()> {
         writeln!(err, "# {}: {}", fact.severity.word(), escape(&fact.text))?;
     }
     Ok(())
-}
-
-/// Writes a file that appears under its name when it is complete. A special file, such as `/dev/null`, is written to as
-/// it is.
-fn to_file<T>(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let failed = || {
-        format!(
-            "{}: cannot be written; give another file with -o",
-            path.display()
-        )
-    };
-    // A link's target is written to, as by any other program.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
-        let mut out = BufWriter::new(File::create(&target).with_context(failed)?);
-        let result = write(&mut out)?;
-        out.flush().with_context(failed)?;
-        return Ok(result);
-    }
-    let folder = target
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let file = tempfile::Builder::new()
-        .prefix(".dioptra-export-")
-        // Less the bits of the umask, as any new file.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .with_context(failed)?;
-    let mut out = BufWriter::new(file);
-    let result = write(&mut out)?;
-    let file = out.into_inner().map_err(|error| error.into_error());
-    let file = file.with_context(failed)?;
-    file.persist(&target).with_context(failed)?;
-    Ok(result)
 }

@@ -58,6 +58,8 @@ struct Info {
     file: FileInfo,
     machine: Machine,
     command_line: Vec<String>,
+    /// The format of the profile that was imported, if one was.
+    imported: Option<String>,
     events: Vec<Event>,
     /// The schedule and outcome of windows, if the recording has any.
     windows: Option<Windows>,
@@ -241,10 +243,13 @@ impl Info {
             file: FileInfo::of(recording, path),
             machine: Machine::of(features),
             command_line: features.command_line.clone(),
+            imported: features.imported.as_ref().map(|names| names.format.clone()),
             events: events
                 .enumerate()
                 .map(|(index, (event, samples))| {
-                    Event::of(event, *samples, counted_with(recording, index))
+                    let is_imported = features.imported.is_some();
+                    let counted_with = counted_with(recording, index);
+                    Event::of(event, *samples, counted_with, is_imported)
                 })
                 .collect(),
             windows: windows.map(|windows| Windows::of(windows, recording)),
@@ -338,10 +343,16 @@ fn counted_with(recording: &PerfData, index: usize) -> Option<String> {
 }
 
 impl Event {
-    fn of(event: &EventDescription, samples: u64, counted_with: Option<String>) -> Self {
+    fn of(
+        event: &EventDescription,
+        samples: u64,
+        counted_with: Option<String>,
+        is_imported: bool,
+    ) -> Self {
         let attr = &event.attr;
         let by_frequency = attr.flags.contains(AttrFlags::FREQ);
-        let value = Some(attr.sample_period);
+        // Most imported profiles do not state a rate. Their attributes hold a one.
+        let value = Some(attr.sample_period).filter(|value| !is_imported || *value != 1);
         let precise = AttrFlags::PRECISE_LOW | AttrFlags::PRECISE_HIGH;
         let flags = attr.flags.difference(precise);
         Event {

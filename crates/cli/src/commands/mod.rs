@@ -7,6 +7,7 @@ pub mod diff;
 pub mod doctor;
 pub mod dump;
 pub mod export;
+pub mod import;
 pub mod info;
 pub mod list;
 pub mod man_pages;

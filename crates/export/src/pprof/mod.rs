@@ -344,7 +344,7 @@ impl<'a, 'o> Encoder<'a, 'o> {
 }
 
 /// Returns the number of events, or nanoseconds, between samples of the first event; `None` where the kernel chose it
-/// anew for each sample.
+/// anew for each sample, or an imported profile does not state it.
 fn period(source: &Source<'_>) -> Option<(u64, &'static str)> {
     let index = *source.events.first()?;
     let attr = source.event(index).attr();
@@ -353,6 +353,8 @@ fn period(source: &Source<'_>) -> Option<(u64, &'static str)> {
     match attr.flags.contains(AttrFlags::FREQ) {
         true if is_clock => Some((1_000_000_000_u64.checked_div(attr.sample_period)?, unit)),
         true => None,
+        // An imported profile of time has this period if its own is not known.
+        false if is_clock && attr.sample_period == 1 => None,
         false => Some((attr.sample_period, unit)),
     }
 }

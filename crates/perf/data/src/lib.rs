@@ -30,7 +30,8 @@ pub use error::{DAMAGE_LIMIT, Damage, OpenError, WriteError};
 pub use events::EventDescription;
 pub use features::{
     BuildId, CacheLevel, ClockData, Compression, CpuTopology, Feature, Features, GroupDescription,
-    MemoryNode, NumaNode, PmuMapping,
+    ImportedFrame, ImportedFunction, ImportedModule, ImportedNames, ImportedRole, MemoryNode,
+    NumaNode, PmuMapping,
 };
 pub use kind::{FIRST_FILE_TYPE, file_type, is_file_type, record_name};
 pub use name::event_name;

@@ -14,6 +14,7 @@ use crate::rows::hierarchy::totals::Order;
 use crate::stacks::call_stacks::Stacks;
 use crate::stacks::frames::{FrameId, Frames};
 use crate::switches::SwitchLog;
+use dioptra_perfdata::ImportedNames;
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
 use std::sync::{Arc, OnceLock};
@@ -39,6 +40,8 @@ pub struct Profile {
     /// By stack: whether its outermost frame is a thunk of a tracer. Computed on first use; selections share it.
     pub(crate) ends_at_thunk: Arc<OnceLock<Vec<bool>>>,
     pub(crate) recorded_kernel: RecordedKernel,
+    /// The names that came with the profile, if another tool's profile was imported.
+    pub(crate) imported: Option<Arc<ImportedNames>>,
     pub(crate) details: Arc<Details>,
     pub(crate) switch_log: Arc<SwitchLog>,
     pub(crate) losses: Losses,

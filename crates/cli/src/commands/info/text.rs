@@ -10,6 +10,9 @@ pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Resu
     if !info.command_line.is_empty() {
         field(out, "command line", &shown_command(&info.command_line))?;
     }
+    if let Some(format) = &info.imported {
+        field(out, "imported", &format!("from {format}"))?;
+    }
     if let Some(time) = &info.time {
         let (first, last) = (seconds(time.first), seconds(time.last));
         let length = seconds(time.last - time.first);
@@ -170,7 +173,8 @@ fn print_windows(out: &mut impl Write, windows: &Windows) -> io::Result<()> {
 fn print_event(out: &mut impl Write, event: &Event) -> io::Result<()> {
     let rate = match (event.frequency, event.period) {
         (Some(hertz), _) => format!("{hertz} Hz"),
-        (None, Some(0) | None) => "takes no samples".into(),
+        (None, Some(0)) => "takes no samples".into(),
+        (None, None) => "at an unknown rate".into(),
         (None, Some(period)) => format!("every {period}"),
     };
     let samples = match &event.counted_with {

@@ -1,9 +1,12 @@
 //! The description of a recording and its machine: the feature sections of a file, or a pipe's records of them.
 
+mod imported;
 mod parse;
 mod topology;
 mod unsampled;
 
+pub(crate) use imported::encode as encode_imported;
+pub use imported::{ImportedFrame, ImportedFunction, ImportedModule, ImportedNames, ImportedRole};
 pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_feature};
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
 pub(crate) use unsampled::encode as encode_unsampled;
@@ -11,6 +14,7 @@ pub(crate) use unsampled::encode as encode_unsampled;
 use dioptra_perfrecords::Unsampled;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// The number of a feature section.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,6 +103,8 @@ features! {
     WINDOWS = 200,
     /// Events counted in threads too short to be sampled: a section of dioptra's own ([`Unsampled`]).
     UNSAMPLED = 201,
+    /// Names of the locations of an imported profile: a section of dioptra's own ([`ImportedNames`]).
+    IMPORTED = 202,
 }
 
 impl fmt::Display for Feature {
@@ -185,6 +191,8 @@ pub struct Features {
     pub bpf_types: Option<u32>,
     /// Events that were counted in threads too short to be sampled.
     pub unsampled: Vec<Unsampled>,
+    /// The names of locations, of a recording that was made from another tool's profile.
+    pub imported: Option<Arc<ImportedNames>>,
     /// The bytes of sections that this crate does not parse, such as [`Feature::WINDOWS`]. A pipe has such a section in
     /// pieces, which are joined here.
     pub unparsed: BTreeMap<Feature, Vec<u8>>,

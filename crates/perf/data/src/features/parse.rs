@@ -4,6 +4,7 @@ use super::topology;
 use super::{BuildId, ClockData, Compression, Feature, Features, GroupDescription, PmuMapping};
 use dioptra_perfrecords::record::RawRecord;
 use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
+use std::sync::Arc;
 
 /// Header bit of a build id whose size is stated.
 const BUILD_ID_SIZE: u16 = 1 << 15;
@@ -40,6 +41,10 @@ pub(crate) fn read_feature(
     features.sections.insert(feature, bytes.len() as u64);
     if feature == Feature::UNSAMPLED {
         features.unsampled = super::unsampled::decode(bytes)?;
+        return Ok(());
+    }
+    if feature == Feature::IMPORTED {
+        features.imported = Some(Arc::new(super::imported::decode(bytes)?));
         return Ok(());
     }
     let mut at = Cursor::new(bytes, order);

@@ -3,8 +3,8 @@
 use crate::error::WriteError;
 use crate::events::EventDescription;
 use crate::features::{
-    BuildId, CacheLevel, ClockData, Compression, CpuTopology, Feature, GroupDescription, NumaNode,
-    PmuMapping, encode_unsampled,
+    BuildId, CacheLevel, ClockData, Compression, CpuTopology, Feature, GroupDescription,
+    ImportedNames, NumaNode, PmuMapping, encode_imported, encode_unsampled,
 };
 use crate::kind::file_type;
 use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
@@ -63,6 +63,8 @@ pub struct FeaturesToWrite {
     pub sections: Vec<(Feature, Vec<u8>)>,
     /// Events that were counted in threads too short to be sampled.
     pub unsampled: Vec<Unsampled>,
+    /// Names of the locations of an imported profile. A pipe has no place for them.
+    pub imported: Option<ImportedNames>,
 }
 
 /// Text is padded to a multiple of this, in bytes.
@@ -307,6 +309,9 @@ fn encode_recording(
     if !features.unsampled.is_empty() {
         let bytes = encode_unsampled(&features.unsampled);
         all.0.push((Feature::UNSAMPLED, bytes));
+    }
+    if let Some(names) = &features.imported {
+        all.0.push((Feature::IMPORTED, encode_imported(names)));
     }
     Ok(())
 }

@@ -134,6 +134,7 @@ impl Loader<'_> {
             ends_at_thunk: Arc::default(),
             mapping_log: Arc::new(tables.mapping_log),
             recorded_kernel: self.system.recorded_kernel(release),
+            imported: self.data.features().imported.clone(),
             modules: Arc::new(tables.modules),
             tasks: Arc::new(tables.tasks),
             details: Arc::new(tables.details),

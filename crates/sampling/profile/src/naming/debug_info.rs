@@ -11,6 +11,7 @@ use crate::naming::names::{
 use crate::processes::modules::{ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
+use dioptra_perfdata::ImportedRole;
 use dioptra_symbols::{
     FileOffset, ModuleKind, ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer,
     is_jit_dump,
@@ -69,7 +70,7 @@ struct Told {
 }
 
 /// A [`Part`] without the tables that only its making needs.
-struct PartDone {
+pub(super) struct PartDone {
     answers: Vec<Answer>,
     entries: Vec<(u32, u32)>,
     functions: Vec<Arc<str>>,
@@ -227,6 +228,17 @@ fn ask_module(
         parts: Vec::new(),
         notes: Vec::new(),
     };
+    let imported = profile.imported();
+    if let Some((names, found)) =
+        imported.and_then(|names| Some((names, names.module(&module.path)?)))
+    {
+        let part = super::imported::ask(names, found, &mut places, asking);
+        told.parts.push(part);
+        if places.is_empty() || module.kind == ModuleKind::NotAFile {
+            told.parts.push(asking.ask(&places, |_, _| {}));
+            return told;
+        }
+    }
     if module.kind == ModuleKind::NotAFile && is_jit_dump(module.path()) {
         // Naming the file's functions already reports what is wrong with the file.
         let symbols = symbolizer.jit_dump(module.path());
@@ -251,7 +263,7 @@ fn ask_module(
             build_id: module.build_id.as_deref(),
         });
         if !lines.is_empty() {
-            told.parts = in_parts(&places)
+            let parts: Vec<PartDone> = in_parts(&places)
                 .map(|part| {
                     let reader = lines.reader();
                     let mut frames = Vec::new();
@@ -265,10 +277,12 @@ fn ask_module(
                     })
                 })
                 .collect();
+            told.parts.extend(parts);
+            places.clear();
         }
         told.notes = lines.notes();
     }
-    if told.parts.is_empty() {
+    if !places.is_empty() {
         told.parts.push(asking.ask(&places, |_, _| {}));
     }
     told
@@ -282,15 +296,15 @@ fn in_parts(places: &[(u64, FrameId)]) -> impl IndexedParallelIterator<Item = &[
 }
 
 /// A function at an address, and its line.
-struct Seen {
-    function: Option<Arc<str>>,
-    file: Option<Arc<str>>,
-    line: Option<u32>,
+pub(super) struct Seen {
+    pub(super) function: Option<Arc<str>>,
+    pub(super) file: Option<Arc<str>>,
+    pub(super) line: Option<u32>,
 }
 
 /// The questions to ask about each place.
 #[derive(Clone, Copy)]
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     roles: &'a Roles,
     wanted: DebugInfoWanted,
 }
@@ -298,13 +312,26 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// Asks `look` about each place. `look` adds the functions at an address to a list, innermost first.
     fn ask(self, places: &[(u64, FrameId)], mut look: impl FnMut(u64, &mut Vec<Seen>)) -> PartDone {
+        self.ask_with_roles(places, |address, role, found| match role {
+            ImportedRole::Executes => look(address, found),
+            // The byte before a return address lies in the call; the return address itself may lie in the next function.
+            ImportedRole::Calls => look(address.wrapping_sub(1), found),
+        })
+    }
+
+    /// Asks `look` about each place in each of its roles.
+    pub(super) fn ask_with_roles(
+        self,
+        places: &[(u64, FrameId)],
+        mut look: impl FnMut(u64, ImportedRole, &mut Vec<Seen>),
+    ) -> PartDone {
         let mut part = Part::default();
         let mut found = Vec::new();
         for &(address, frame) in places {
             let executing = self.wanted.inlined && self.roles.executing[frame as usize];
             if executing || self.wanted.lines {
                 found.clear();
-                look(address, &mut found);
+                look(address, ImportedRole::Executes, &mut found);
                 if self.wanted.lines {
                     part.answer_lines(frame, &found);
                 }
@@ -313,10 +340,8 @@ impl Asking<'_> {
                 }
             }
             if self.wanted.inlined && self.roles.calling[frame as usize] {
-                // The byte before a return address lies in the call; the return address itself may lie in the next
-                // function.
                 found.clear();
-                look(address.wrapping_sub(1), &mut found);
+                look(address, ImportedRole::Calls, &mut found);
                 if found.len() > 1 {
                     part.answer(frame, Kind::Calling, &found);
                 }

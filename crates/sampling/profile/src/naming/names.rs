@@ -7,8 +7,10 @@ use crate::processes::jit::JitNames;
 use crate::processes::modules::{Module, ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
+use dioptra_perfdata::ImportedNames;
 use dioptra_symbols::{
-    ModuleRequest, ModuleSymbols, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle,
+    ModuleKind, ModuleRequest, ModuleSymbols, Note, RelativeAddress, SymbolOptions, Symbolizer,
+    demangle,
 };
 use hashbrown::HashMap;
 use rayon::prelude::*;
@@ -101,9 +103,9 @@ pub(super) struct Shown {
 /// A function's name within its module.
 #[derive(Clone, Debug)]
 pub(super) struct OwnName {
-    name: String,
+    pub(super) name: String,
     pub(super) start: Option<u64>,
-    file: Option<Arc<str>>,
+    pub(super) file: Option<Arc<str>>,
     pub(super) link_name: u64,
 }
 
@@ -133,6 +135,25 @@ pub(super) struct ModuleNames {
     pub(super) notes: Vec<Note>,
 }
 
+impl ModuleNames {
+    /// Adds a name, and returns its index.
+    pub(super) fn push(&mut self, name: OwnName) -> u32 {
+        self.names.push(name);
+        // The number of names is at most the number of frames, which fits.
+        u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Adds the names of other places.
+    fn append(&mut self, other: ModuleNames) {
+        let first = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.extend(other.names);
+        let places = other.places.into_iter();
+        self.places
+            .extend(places.map(|(frame, name)| (frame, first + name)));
+        self.notes.extend(other.notes);
+    }
+}
+
 impl Names {
     /// Names every place of `profile`, on all cores. If the options have no recorded kernel, the profile's is used.
     pub fn find(profile: &Profile, mut options: SymbolOptions) -> Names {
@@ -151,8 +172,10 @@ impl Names {
             .with_max_len(1)
             .map(|(index, places)| {
                 let module = u32::try_from(index).ok()?;
-                (!places.is_empty())
-                    .then(|| name_module(profile.modules().get(module), places, &symbolizer, shown))
+                (!places.is_empty()).then(|| {
+                    let module = profile.modules().get(module);
+                    name_module(module, places, &symbolizer, shown, profile.imported())
+                })
             })
             .collect();
         let mut names = Names {
@@ -330,14 +353,25 @@ fn name_module(
     mut places: Vec<(u64, FrameId)>,
     symbolizer: &Symbolizer,
     shown: Shown,
+    imported: Option<&ImportedNames>,
 ) -> ModuleNames {
     places.sort_unstable();
-    if let Some(named) = name_without_file(module, &places, symbolizer, shown) {
-        return named;
+    let mut result = ModuleNames::default();
+    if let Some(names) = imported.filter(|_| !module.is_unknown()) {
+        let named = super::imported::name_places(names, module, &mut places, &mut result);
+        // No file of this machine belongs to a profile's memory without a file.
+        if named && (places.is_empty() || module.kind == ModuleKind::NotAFile) {
+            name_unknown(&places, &mut result);
+            return result;
+        }
     }
-    let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
-    let symbols = symbolizer.load_for(&request(module), addresses);
-    name_by_symbols(&symbols, &places, shown)
+    let named = name_without_file(module, &places, symbolizer, shown);
+    result.append(named.unwrap_or_else(|| {
+        let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
+        let symbols = symbolizer.load_for(&request(module), addresses);
+        name_by_symbols(&symbols, &places, shown)
+    }));
+    result
 }
 
 /// Returns the request for a module's symbols.
@@ -358,10 +392,7 @@ pub(super) fn name_without_file(
 ) -> Option<ModuleNames> {
     let mut result = ModuleNames::default();
     if module.is_unknown() {
-        result.names.push(OwnName::only(UNKNOWN.to_owned()));
-        result
-            .places
-            .extend(places.iter().map(|(_, frame)| (*frame, 0)));
+        name_unknown(places, &mut result);
         return Some(result);
     }
     let symbols = crate::processes::jit::symbols_of(module, symbolizer)?;
@@ -406,18 +437,26 @@ pub(super) fn name_by_symbols(
                 Some(last) if **last == *file => last.clone(),
                 _ => last_file.insert(file.into()).clone(),
             });
-            result.names.push(OwnName {
+            result.push(OwnName {
                 name,
                 start: (symbol.1 != UNKNOWN).then_some(symbol.0),
                 file,
                 link_name: hash_of(symbol.1),
-            });
-            // The number of names is at most the number of frames, which fits.
-            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
+            })
         });
         result.places.push((*frame, id));
     }
     result
+}
+
+/// Calls all places unknown.
+fn name_unknown(places: &[(u64, FrameId)], result: &mut ModuleNames) {
+    if places.is_empty() {
+        return;
+    }
+    let id = result.push(OwnName::only(UNKNOWN.to_owned()));
+    let places = places.iter().map(|(_, frame)| (*frame, id));
+    result.places.extend(places);
 }
 
 /// Names code that was made at run time.
@@ -436,10 +475,9 @@ fn name_jit_module(
             Some(name) => name.into_owned(),
             None => UNKNOWN.to_owned(),
         };
-        let id = *ids.entry(name).or_insert_with_key(|name| {
-            result.names.push(OwnName::only(name.clone()));
-            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
-        });
+        let id = *ids
+            .entry(name)
+            .or_insert_with_key(|name| result.push(OwnName::only(name.clone())));
         result.places.push((*frame, id));
     }
 }
