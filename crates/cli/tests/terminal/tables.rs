@@ -104,7 +104,7 @@ fn serial_recursion_is_folded_in_trees() {
     let (_folder, file) = or_skip!(recorded(
         &["-g", "-F", "2000"],
         &program,
-        &["100", "400000", "27"]
+        &["100", "400000", "32"]
     ));
     let arguments = ["report", "--tree", "callees", "-i"];
     let whole = piped(&arguments, &file);
