@@ -67,6 +67,8 @@ pub fn deb(arguments: &DebArguments) -> Result<ExitCode> {
     let output = Command::new(cargo())
         .args(["deb", "--package", "dioptra", "--no-build", "--locked"])
         .args(["--profile", &arguments.profile])
+        // Packages of other builds are for trying, and compressing a debug build takes minutes.
+        .args((arguments.profile != "release").then_some("--fast"))
         .current_dir(root())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

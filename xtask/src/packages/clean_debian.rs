@@ -64,7 +64,7 @@ const STEPS: &[Step] = &[
         expected: "dash",
     },
     Step {
-        typed: "dioptra trace -d /tmp/trace -P main true && dioptra trace info -d /tmp/trace",
+        typed: "dioptra trace record -d /tmp/trace -P . true && dioptra trace info -d /tmp/trace",
         expected: "",
     },
     Step {
