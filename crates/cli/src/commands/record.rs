@@ -1,6 +1,7 @@
 //! `dioptra record`.
 
 pub mod arguments;
+mod flight;
 mod groups;
 pub mod metrics;
 mod off_cpu;
@@ -11,6 +12,7 @@ mod windows;
 pub use arguments::Arguments;
 pub use progress::bytes;
 
+use crate::commands::record::flight::Flight;
 use crate::commands::record::progress::{SharedTerminal, Terminal};
 use crate::exit::Exit;
 use crate::remedies;
@@ -20,13 +22,19 @@ use std::cell::RefCell;
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let mut terminal = Terminal::new(&arguments);
-    let (spec, settings) = match arguments.to_spec(&mut |note| terminal.say(note)) {
+    let asked = arguments.flight().and_then(|flight| {
+        let (spec, settings) = arguments.to_spec(&mut |note| terminal.say(note))?;
+        Ok((flight, spec, settings))
+    });
+    let (flight, mut spec, settings) = match asked {
         Ok(asked) => asked,
         Err(error) => {
             terminal.say(&error.to_string());
             return Ok(error.exit());
         }
     };
+    let flight = flight.map(|settings| Flight::start(settings, &mut spec));
+    let flight = flight.transpose()?;
     // The recorder and the source of windows take turns writing to the terminal.
     let shared = RefCell::new(&mut terminal);
     let mut windows = settings.map(|settings| {
@@ -47,6 +55,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         }
     };
     terminal.clear();
+    // The pipe of a flight recorder ends when its last writer is gone.
+    drop(spec);
+    if let Some(flight) = flight {
+        flight.finish()?;
+        if let Some(warning) = summary::losses(&outcome) {
+            terminal.say(&warning);
+        }
+        return Ok(Exit::of_recording(&outcome));
+    }
     if arguments.quiet {
         if let Some(warning) = summary::losses(&outcome) {
             terminal.say(&warning);

@@ -1,6 +1,7 @@
 //! `dioptra record`: the statuses and output that it passes on, its ends, and the way other tools read its files.
 
 mod ends;
+mod flight;
 mod forms;
 mod metrics;
 mod off_cpu;

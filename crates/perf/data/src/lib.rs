@@ -38,4 +38,4 @@ pub use name::event_name;
 pub use read::{FileRecord, LiveRecords};
 pub use recording::{Format, PerfData};
 pub use summary::{ReadSummary, RecordCounts};
-pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer};
+pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer, build_id_records};

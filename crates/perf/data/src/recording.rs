@@ -289,6 +289,12 @@ impl PerfData {
         self.salvaged
     }
 
+    /// Returns the event of a record that came from elsewhere, such as from a pipe that this recording's events describe, as an
+    /// index of [`PerfData::events`]; `None` where the record's id does not tell.
+    pub fn event_of(&self, record: &RawRecord<'_>) -> Option<usize> {
+        self.table.find(record)
+    }
+
     /// The layout of a record's fields: its event's or, where the event is not known, the first event's, whose ids
     /// stand in the same places. `None` where the recording has no events.
     pub fn layout(&self, event: Option<usize>) -> Option<&RecordLayout> {

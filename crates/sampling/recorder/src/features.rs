@@ -98,7 +98,7 @@ pub(crate) fn tracing_data(events: &[AttachedEvent]) -> Option<io::Result<Vec<u8
     (!ids.is_empty()).then(|| tracing_data::describe(&ids))
 }
 
-fn build_id(module: ModuleBuildId) -> BuildId {
+pub(crate) fn build_id(module: ModuleBuildId) -> BuildId {
     BuildId {
         misc: if module.is_kernel { KERNEL } else { USER },
         pid: NO_PROCESS,

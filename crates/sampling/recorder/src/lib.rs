@@ -11,6 +11,7 @@ pub mod existing;
 mod extension;
 mod features;
 mod file_events;
+pub mod flight;
 pub mod kernel;
 pub mod machine;
 pub mod modules;

@@ -30,6 +30,7 @@ Examples:
   dioptra record --metrics generic ./program   the events that a set of metrics needs
   dioptra record --metrics cpu,ipc ./program   this CPU's own set, and a single metric
   dioptra record --windows ./program           counters over short windows, for `dioptra metrics`
+  dioptra record --flight-recorder=60 -a       the last minute, written at SIGUSR2 and at the end
   dioptra record --off-cpu ./program           where it waits, beside where it runs
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
@@ -127,6 +128,28 @@ pub struct Arguments {
     #[arg(long)]
     pub off_cpu: bool,
 
+    /// Keep only the last seconds in memory. They are written when a trigger fires (FILE.1, FILE.2, …) and at the end (FILE).
+    /// SIGUSR2 is always a trigger
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "30", value_parser = seconds)]
+    pub flight_recorder: Option<Duration>,
+
+    /// A trigger of the flight recorder: a sample of this event, which is one of -e, such as a probe
+    #[arg(long, value_name = "EVENT")]
+    pub dump_on: Option<String>,
+
+    /// A trigger of the flight recorder: a command, processes (-p) or the machine (-a) use at least this much of a CPU for a
+    /// second
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub dump_above: Option<f64>,
+
+    /// The recordings that triggers write at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub dumps: u32,
+
+    /// The memory of the flight recorder, in MiB; older samples are forgotten earlier where they take more
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = megabytes)]
+    pub flight_memory: usize,
+
     /// Ring buffer of each CPU: pages (a power of two), or a size such as 512K or 8M
     #[arg(short, long, value_name = "PAGES", value_parser = ring_pages)]
     pub mmap_pages: Option<usize>,
@@ -184,6 +207,8 @@ pub enum ArgumentError {
         "--off-cpu: it samples context switches itself, and the kernel confuses its samples with those of `-e {0}`; leave one out"
     )]
     SwitchesTwice(String),
+    #[error("{0}")]
+    Flight(&'static str),
     #[error("--windows: {0}")]
     Windows(String),
     #[error("--windows: nothing can be counted: {0}")]
@@ -295,6 +320,20 @@ pub fn frequency(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("give a number of samples a second, or max".into()),
         Ok(hertz) => Ok(hertz),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent.is_finite() => Ok(percent),
+        _ => Err("give percent of one CPU, such as 80 or 250".to_owned()),
+    }
+}
+
+fn megabytes(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(size) if (1..1 << 20).contains(&size) => Ok(size),
+        _ => Err("give a number of MiB, such as 512".to_owned()),
     }
 }
 

@@ -9,6 +9,7 @@ mod features;
 mod pipe;
 
 pub use features::FeaturesToWrite;
+pub use pipe::build_id_records;
 
 use crate::error::WriteError;
 use crate::events::{EventDescription, EventTable};

@@ -6,7 +6,7 @@
 
 use super::{EventToWrite, FeaturesToWrite, Form, MAGIC, WriteOptions, Writer, features};
 use crate::error::WriteError;
-use crate::features::{Compression, Feature};
+use crate::features::{BuildId, Compression, Feature};
 use crate::kind::file_type;
 use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
 use std::io::Write;
@@ -19,6 +19,14 @@ const UPDATE_NAME: u64 = 2;
 const PIECE: usize = 48 << 10;
 /// Texts and data end at multiples of this many bytes.
 const ALIGN: usize = 8;
+
+/// Returns the records that tell a pipe's readers the build ids of modules. They may stand anywhere behind the head.
+///
+/// # Errors
+/// [`WriteError::TooLong`] if a path does not fit into a record of 64 KiB.
+pub fn build_id_records(ids: &[BuildId]) -> Result<Vec<u8>, WriteError> {
+    features::encode_build_ids(ids)
+}
 
 impl<W: Write> Writer<W> {
     /// Starts a recording that goes into a pipe (`-o -`): writes the attrs, all ids, names and features.
