@@ -5,7 +5,7 @@
 //! tree sees the kernel (`/proc`, `/sys`, `/dev`), the Rust toolchain (read-only), a copy of cargo's registry, and the
 //! parts of apt's configuration that tell how the mirror is reached.
 
-mod tree;
+pub mod tree;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -1,10 +1,12 @@
-//! The chores of the project: `cargo xtask test`, `fresh`, `bench`, `fuzz`, `soak`, `arm-test` and `pmu-test`.
+//! The chores of the project: `cargo xtask test`, `fresh`, `bench`, `fuzz`, `soak`, `arm-test`, `pmu-test`, `man`, `deb` and
+//! `publish-check`.
 
 mod arm_test;
 mod bench;
 mod cargo_test;
 mod fresh;
 mod fuzz;
+mod packages;
 mod page;
 mod pmu_test;
 mod prose;
@@ -57,6 +59,12 @@ enum Chore {
     ArmTest(arm_test::Arguments),
     /// Check what needs hardware counters, in a virtual machine that emulates them exactly
     PmuTest(pmu_test::Arguments),
+    /// Write the man pages and shell completions below target/package-files
+    Man(packages::ManArguments),
+    /// Build the Debian package; with --check, use it in a clean Debian tree, too
+    Deb(packages::DebArguments),
+    /// Check that the publishable crates can be published, without publishing them
+    PublishCheck,
 }
 
 fn main() -> ExitCode {
@@ -71,6 +79,9 @@ fn main() -> ExitCode {
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
         Chore::ArmTest(arguments) => arm_test::run(&arguments),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
+        Chore::Man(arguments) => packages::man(&arguments),
+        Chore::Deb(arguments) => packages::deb(&arguments),
+        Chore::PublishCheck => packages::publish_check(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");

@@ -97,7 +97,7 @@ pub fn check() -> Result<Page> {
     if !twice(&["run", "--silent", "test:recordings", "--", &server.address])? {
         return Ok(Page::Failed("npm run test:recordings"));
     }
-    let report = export(&dioptra, first, None)?;
+    let report = export(&dioptra, std::slice::from_ref(first), None)?;
     if !twice(&[
         "run",
         "--silent",
@@ -112,9 +112,13 @@ pub fn check() -> Result<Page> {
     match recordings::trace(&dioptra, folder.path())? {
         None => println!("skipped: a trace, since the program could not be compiled"),
         Some(trace) => {
-            let server = Server::start(&dioptra, &[first.clone(), trace], None)?;
-            if !twice(&["run", "--silent", "test:traces", "--", &server.address])? {
-                return Ok(Page::Failed("npm run test:traces"));
+            let files = [first.clone(), trace];
+            let server = Server::start(&dioptra, &files, None)?;
+            let report = format!("file://{}", export(&dioptra, &files, None)?);
+            for address in [&server.address, &report] {
+                if !twice(&["run", "--silent", "test:traces", "--", address])? {
+                    return Ok(Page::Failed("npm run test:traces"));
+                }
             }
         }
     }
@@ -124,7 +128,7 @@ pub fn check() -> Result<Page> {
     if !twice(&["run", "--silent", "test:recordings", "--", &server.address])? {
         return Ok(Page::Failed("npm run test:recordings"));
     }
-    let report = export(&dioptra, &synthetic.file, symfs)?;
+    let report = export(&dioptra, std::slice::from_ref(&synthetic.file), symfs)?;
     if !twice(&[
         "run",
         "--silent",
@@ -138,11 +142,12 @@ pub fn check() -> Result<Page> {
     Ok(Page::Passed)
 }
 
-/// Writes a static report of a recording beside it, and returns the report's path.
-fn export(dioptra: &Path, file: &Path, symfs: Option<&Path>) -> Result<String> {
-    let report = file.with_extension("html");
+/// Writes a static report of recordings beside the last one, and returns the report's path.
+fn export(dioptra: &Path, files: &[PathBuf], symfs: Option<&Path>) -> Result<String> {
+    let last = files.last().context("no file to report on")?;
+    let report = last.with_extension("html");
     let mut command = Command::new(dioptra);
-    command.args(["web", "--export"]).arg(&report).arg(file);
+    command.args(["web", "--export"]).arg(&report).args(files);
     if let Some(symfs) = symfs {
         command.arg("--symfs").arg(symfs);
     }

@@ -5,6 +5,7 @@ mod commands;
 mod examples;
 mod exit;
 mod formats;
+mod full_screen;
 mod later;
 mod metric_sets;
 mod output;
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 Examples:
   dioptra record ./program                   sample a program into perf.data
   dioptra report                             show its hottest functions
+  dioptra top                                watch the whole machine's hottest functions
   dioptra annotate                           show the hottest one's source and instructions
   dioptra web                                look at all of it in a browser
   dioptra trace -P . ./program               show a program's calls
@@ -46,6 +48,8 @@ struct Arguments {
 enum Command {
     /// Sample a command, processes, threads or the machine into a perf.data file
     Record(Later<commands::record::Arguments>),
+    /// Show live where time goes: the hottest functions now and since the start
+    Top(Later<commands::top::Arguments>),
     /// Show where the time of a profile went
     Report(Later<commands::report::Arguments>),
     /// Compare profiles: what changed, and whether chance may have made it
@@ -72,6 +76,11 @@ enum Command {
     Doctor(Later<commands::doctor::Arguments>),
     /// List what this machine can count and sample
     List(Later<commands::list::Arguments>),
+    /// Write the script with which a shell completes dioptra's options
+    Completions(Later<commands::completions::Arguments>),
+    /// Write a man page for every sub-command
+    #[command(hide = true)]
+    ManPages(Later<commands::man_pages::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +102,7 @@ fn main() -> ExitCode {
         Command::Record(Later(arguments)) => {
             (Exit::RecordingFailed, commands::record::run(arguments))
         }
+        Command::Top(Later(arguments)) => (Exit::RecordingFailed, commands::top::run(arguments)),
         Command::Report(Later(arguments)) => (Exit::Failed, commands::report::run(arguments)),
         Command::Diff(Later(arguments)) => (Exit::Failed, commands::diff::run(arguments)),
         Command::Sum(Later(arguments)) => (Exit::Failed, commands::sum::run(arguments)),
@@ -106,6 +116,14 @@ fn main() -> ExitCode {
         Command::Trace(Later(arguments)) => (arguments.failure(), commands::trace::run(*arguments)),
         Command::Doctor(Later(arguments)) => (Exit::Failed, commands::doctor::run(arguments)),
         Command::List(Later(arguments)) => (Exit::Failed, commands::list::run(arguments)),
+        Command::Completions(Later(arguments)) => (
+            Exit::Failed,
+            commands::completions::run(&arguments, Arguments::command()),
+        ),
+        Command::ManPages(Later(arguments)) => (
+            Exit::Failed,
+            commands::man_pages::run(&arguments, Arguments::command()),
+        ),
     };
     let truncated = dioptra_mapped::truncations();
     for truncation in &truncated {

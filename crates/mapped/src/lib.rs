@@ -1,5 +1,6 @@
-//! Files that are read over a mapping, and survive being truncated meanwhile.
+#![doc = include_str!("../README.md")]
 //!
+//! # Why a handler
 //! A program that reads a mapped page behind the end of its file gets the signal SIGBUS, which ends it. Files that were
 //! larger when they were mapped have such pages: whoever truncates a recording ends every program that reads it. A
 //! [`MappedFile`] reads as zeroes from there on instead, and tells where ([`MappedFile::truncated_at`]). All readers of

@@ -8,6 +8,7 @@ mod image;
 
 use image::Image;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -81,6 +82,18 @@ impl CommandStatus {
     }
 }
 
+/// The standard input, output and error of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streams {
+    /// Ours.
+    #[default]
+    Ours,
+    /// Ours, but the command's output goes to our standard error: our output is something else.
+    OutputToError,
+    /// None: the command reads nothing, and its output and errors are lost. For whoever draws on the terminal meanwhile.
+    Nothing,
+}
+
 /// A forked child that has not executed its command yet. Dropping it ends the child.
 #[derive(Debug)]
 pub struct HeldCommand {
@@ -98,16 +111,16 @@ impl HeldCommand {
     /// The program is searched in `PATH` unless it holds a slash. `mask` is the signal mask that the command gets;
     /// signals that we ignore or block (see [`crate::signals`]) are back at their defaults there.
     ///
-    /// With `stdout_to_stderr` what it writes to its standard output goes to ours for errors.
+    /// `streams` says where the command reads and writes.
     ///
     /// # Errors
     /// [`CommandError`], but not that the program is missing: only the exec tells.
     pub fn hold(
         command: &[OsString],
         mask: &libc::sigset_t,
-        stdout_to_stderr: bool,
+        streams: Streams,
     ) -> Result<HeldCommand, CommandError> {
-        HeldCommand::hold_with(command, &[], mask, stdout_to_stderr)
+        HeldCommand::hold_with(command, &[], mask, streams)
     }
 
     /// The same with variables that are set in the command's environment, in place of ours of the same names.
@@ -118,7 +131,7 @@ impl HeldCommand {
         command: &[OsString],
         variables: &[(OsString, OsString)],
         mask: &libc::sigset_t,
-        stdout_to_stderr: bool,
+        streams: Streams,
     ) -> Result<HeldCommand, CommandError> {
         let program = PathBuf::from(command.first().ok_or(CommandError::Empty)?);
         let system = |call| {
@@ -133,13 +146,25 @@ impl HeldCommand {
         // Both are closed by exec.
         let (go_read, go_write) = io::pipe().map_err(system("pipe2"))?;
         let (failure_read, failure_write) = io::pipe().map_err(system("pipe2"))?;
+        let nothing = match streams {
+            Streams::Nothing => {
+                let file = File::options().read(true).write(true).open("/dev/null");
+                Some(file.map_err(system("open"))?)
+            }
+            Streams::Ours | Streams::OutputToError => None,
+        };
         let child = Child {
             image,
             mask,
             go: go_read.as_raw_fd(),
             go_write: go_write.as_raw_fd(),
             failure: failure_write.as_raw_fd(),
-            stdout_to_stderr,
+            to_stdout: match streams {
+                Streams::Ours => None,
+                Streams::OutputToError => Some(libc::STDERR_FILENO),
+                Streams::Nothing => nothing.as_ref().map(AsRawFd::as_raw_fd),
+            },
+            nothing: nothing.as_ref().map(AsRawFd::as_raw_fd),
         };
         // SAFETY: the child calls only async-signal-safe functions, on memory prepared before the fork, and ends in
         // exec or _exit.
@@ -293,7 +318,10 @@ struct Child<'a> {
     go: RawFd,
     go_write: RawFd,
     failure: RawFd,
-    stdout_to_stderr: bool,
+    /// The descriptor that becomes its standard output.
+    to_stdout: Option<RawFd>,
+    /// The descriptor that becomes its standard input and error.
+    nothing: Option<RawFd>,
 }
 
 impl Child<'_> {
@@ -304,8 +332,12 @@ impl Child<'_> {
         unsafe {
             // Or the parent's death would not close the pipe.
             libc::close(self.go_write);
-            if self.stdout_to_stderr {
-                libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO);
+            if let Some(to) = self.to_stdout {
+                libc::dup2(to, libc::STDOUT_FILENO);
+            }
+            if let Some(nothing) = self.nothing {
+                libc::dup2(nothing, libc::STDIN_FILENO);
+                libc::dup2(nothing, libc::STDERR_FILENO);
             }
             let mut word = 0_u8;
             let got = loop {
@@ -346,7 +378,7 @@ mod tests {
 
     fn hold(words: &[&str]) -> Result<HeldCommand, CommandError> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        HeldCommand::hold(&words, &no_signals(), false)
+        HeldCommand::hold(&words, &no_signals(), Streams::Ours)
     }
 
     fn run(words: &[&str]) -> Result<CommandStatus, CommandError> {

@@ -78,6 +78,20 @@ impl<K: PartialEq, V: MemorySize> Cache<K, V> {
         }
     }
 
+    /// Returns the value if it is there; `None` while somebody makes it.
+    pub(crate) fn known(&self, key: &K) -> Option<Arc<V>> {
+        let slot = {
+            let mut entries = locked(&self.entries);
+            entries.clock += 1;
+            let now = entries.clock;
+            let known = entries.list.iter_mut().find(|entry| entry.key == *key)?;
+            known.used = now;
+            Arc::clone(&known.slot)
+        };
+        let value = slot.try_lock().ok()?;
+        value.clone()
+    }
+
     fn slot(&self, key: K) -> Slot<V> {
         let mut entries = locked(&self.entries);
         entries.clock += 1;
@@ -153,6 +167,18 @@ mod tests {
         assert!(made(2));
         cache.retain(|key| *key == 2);
         assert!(!made(2) && made(1));
+    }
+
+    #[test]
+    fn a_value_is_known_once_it_is_made() {
+        let cache: Cache<u32, Vec<u8>> = Cache::new(25);
+        assert_eq!(cache.known(&1), None);
+        let made = cache.get(1, || {
+            assert_eq!(cache.known(&1), None, "it is being made");
+            Ok(vec![7])
+        });
+        assert_eq!(made.ok(), cache.known(&1));
+        assert!(cache.known(&1).is_some() && cache.known(&2).is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tables of `dioptra diff`: the changes from one profile to another.
+//! Tables of two profiles: those of `dioptra diff`, and reports with another profile's counts beside them.
 
 use crate::api::TableRequest;
 use crate::failure::Failure;
@@ -8,11 +8,79 @@ use crate::metrics;
 use crate::other::{Other, both};
 use crate::selected::Selected;
 use crate::server::Shared;
-use crate::tables::{KeyedTable, TableKey, TableKind, key_of, levels};
+use crate::tables::{KeyedTable, TableKey, TableKind, key_of, levels, need_lines};
 use dioptra_profile::{Dimension, Slices};
-use dioptra_report::{DiffOptions, Input, Normalize, TableEvent, diff_with_keys};
+use dioptra_report::{
+    DiffOptions, Input, Normalize, RowKey, TableEvent, diff_with_keys, report_beside_with_keys,
+};
+use dioptra_tables::Table;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+
+/// Two selections of which a table shows both.
+struct Pair {
+    first: Selected,
+    other: Other,
+    by: Vec<Dimension>,
+}
+
+impl Pair {
+    fn of(shared: &Shared, request: &TableRequest, ticket: &Ticket) -> Result<Pair, Failure> {
+        let with = request
+            .with
+            .ok_or_else(|| Failure::parameter("with", "is missing"))?;
+        let by = levels(request.by.as_deref())?;
+        let has_lines = need_lines(&by);
+        let first = Selected::of(shared, &request.selection, has_lines)?;
+        ticket.check()?;
+        let other = Other::of(shared, &first, &request.selection, with, has_lines)?;
+        for selected in [&first, &other.selected] {
+            crate::tables::check_levels(selected, &by)?;
+        }
+        Ok(Pair { first, other, by })
+    }
+
+    fn sides(&self) -> [&Selected; 2] {
+        [&self.first, &self.other.selected]
+    }
+
+    /// Makes a table of both profiles, whose functions have the names by which `dioptra diff` compares.
+    fn table(
+        &self,
+        ticket: &Ticket,
+        make: impl FnOnce(&[Input<'_>; 2]) -> Result<(Table, Vec<RowKey>), Failure>,
+    ) -> Result<KeyedTable, Failure> {
+        ticket.check()?;
+        let sides = self.sides();
+        // Blocks are of functions with the names of all other tables.
+        let has_blocks = self.by.contains(&Dimension::Block);
+        let named = sides.map(|side| match has_blocks {
+            true => Arc::clone(side.named()),
+            false => side.loaded.plain_names(side.wanted),
+        });
+        let shapes = sides.map(|side| (!has_blocks).then(|| side.loaded.shapes(side.wanted)));
+        let blocks = sides.map(|side| side.blocks(&self.by));
+        let input = |side: usize| Input {
+            profile: &sides[side].profile,
+            names: &named[side].names,
+            blocks: blocks[side].as_deref(),
+            shapes: shapes[side].as_deref(),
+            label: &sides[side].loaded.path,
+        };
+        let inputs = [input(0), input(1)];
+        ticket.check()?;
+        let (mut table, keys) = make(&inputs)?;
+        table.facts.append(self.other.facts.clone());
+        Ok(KeyedTable {
+            table,
+            keys,
+            by: self.by.clone(),
+            blocks: blocks[0].clone(),
+            named: Some(Arc::clone(&named[0])),
+            made: None,
+        })
+    }
+}
 
 /// The table of changes of a request, and the selection of the first profile.
 pub(crate) fn table(
@@ -20,46 +88,23 @@ pub(crate) fn table(
     request: &TableRequest,
     ticket: &Ticket,
 ) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
-    let with = request
-        .with
-        .ok_or_else(|| Failure::parameter("with", "is missing"))?;
     if request.children || request.kernel_apart || request.percent.is_some() {
         return Err(Failure::parameter(
             "of",
             "diff goes without children, percent and kernel_apart",
         ));
     }
-    let by = levels(request.by.as_deref())?;
-    let has_lines = by.contains(&Dimension::Line);
-    let first = Selected::of(shared, &request.selection, has_lines)?;
-    ticket.check()?;
-    let other = Other::of(shared, &first, &request.selection, with, has_lines)?;
-    for selected in [&first, &other.selected] {
-        crate::tables::check_levels(selected, &by)?;
-    }
+    let pair = Pair::of(shared, request, ticket)?;
     let normalize = request.normalize.clone().unwrap_or_default();
     let kind = TableKind::Diff {
-        with: Box::new(other.selected.key.clone()),
+        with: Box::new(pair.other.selected.key.clone()),
         normalize: normalize.clone(),
     };
-    let key = key_of(&first, request, by, kind)?;
+    let key = key_of(&pair.first, request, pair.by.clone(), kind)?;
     let table = shared.tables.get(key.clone(), || {
-        ticket.check()?;
-        let sides = [&first, &other.selected];
-        let named = sides.map(|side| side.loaded.plain_names(side.wanted));
-        let shapes = [0, 1].map(|side| sides[side].loaded.shapes(sides[side].wanted));
-        let input = |side: usize| Input {
-            profile: &sides[side].profile,
-            names: &named[side].names,
-            blocks: None,
-            shapes: Some(&shapes[side]),
-            label: &sides[side].loaded.path,
-        };
-        let inputs = [input(0), input(1)];
-        ticket.check()?;
-        let (mut events, shown) = events(&first, &other.selected);
-        let normalize = normalization(&normalize, sides, &mut events)?;
-        let chosen = metrics::chosen(&first.loaded, &key.metric, key.few)?;
+        let (mut events, shown) = events(&pair.first, &pair.other.selected);
+        let normalize = normalization(&normalize, pair.sides(), &mut events)?;
+        let chosen = metrics::chosen(&pair.first.loaded, &key.metric, key.few)?;
         let columns = chosen.columns();
         let options = DiffOptions {
             by: &key.by,
@@ -70,17 +115,52 @@ pub(crate) fn table(
             metrics: &columns,
             slices: Slices::Number(key.slices),
         };
-        let (mut table, keys) = diff_with_keys(&inputs, &options)?;
-        table.facts.append(other.facts.clone());
-        Ok(KeyedTable {
-            table,
-            keys,
-            by: key.by.clone(),
-            named: Some(Arc::clone(&named[0])),
-            made: None,
+        pair.table(ticket, |inputs| Ok(diff_with_keys(inputs, &options)?))
+    })?;
+    Ok((pair.first, key, table))
+}
+
+/// The table of a report with another profile's counts beside each column, and the selection of the first profile.
+pub(crate) fn beside(
+    shared: &Shared,
+    request: &TableRequest,
+    ticket: &Ticket,
+) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
+    let pair = Pair::of(shared, request, ticket)?;
+    let has_chains = |side: &Selected| side.loaded.has_chains() || request.selection.inlined;
+    if request.children && !pair.sides().into_iter().all(has_chains) {
+        return Err(Failure::no_chains());
+    }
+    let kind = TableKind::Beside {
+        with: Box::new(pair.other.selected.key.clone()),
+    };
+    let key = key_of(&pair.first, request, pair.by.clone(), kind)?;
+    let table = shared.tables.get(key.clone(), || {
+        let all = both(&pair.first.profile, &pair.other.selected.profile);
+        let events: Vec<TableEvent> = pair
+            .first
+            .events
+            .iter()
+            .map(|index| of_first(&all, &pair.first, *index))
+            .collect();
+        let chosen = metrics::of_samples(&pair.first.loaded, &key.metric, key.few)?;
+        let columns = chosen.columns();
+        let options = key.report_options(&events, &columns);
+        pair.table(ticket, |inputs| {
+            Ok(report_beside_with_keys(inputs, &options)?)
         })
     })?;
-    Ok((first, key, table))
+    Ok((pair.first, key, table))
+}
+
+/// The event of both profiles that is this one of the first. An event that took no samples is no event of the tables
+/// unless it was asked for.
+fn of_first(all: &[TableEvent], first: &Selected, index: usize) -> TableEvent {
+    let found = all.iter().find(|event| event.of[0] == Some(index));
+    found.cloned().unwrap_or_else(|| TableEvent {
+        name: first.profile.events()[index].name().to_owned(),
+        of: vec![Some(index), None],
+    })
 }
 
 /// The events of both profiles in the order of the request, and the number of them that have columns. Where all events of
@@ -88,20 +168,7 @@ pub(crate) fn table(
 fn events(first: &Selected, other: &Selected) -> (Vec<TableEvent>, usize) {
     let all = both(&first.profile, &other.profile);
     let wanted = first.events.iter();
-    let of_first = |index: &usize| {
-        all.iter()
-            .find(|event| event.of[0] == Some(*index))
-            .cloned()
-    };
-    let mut events: Vec<TableEvent> = wanted
-        .map(|index| {
-            // An event that took no samples is no event of the tables unless it was asked for.
-            of_first(index).unwrap_or_else(|| TableEvent {
-                name: first.profile.events()[*index].name().to_owned(),
-                of: vec![Some(*index), None],
-            })
-        })
-        .collect();
+    let mut events: Vec<TableEvent> = wanted.map(|index| of_first(&all, first, *index)).collect();
     let sampled = first.profile.sampled_events();
     if sampled.iter().all(|index| first.events.contains(index)) {
         events.extend(all.iter().filter(|event| event.of[0].is_none()).cloned());

@@ -10,11 +10,11 @@ use crate::failure::Failure;
 use crate::jobs::Ticket;
 use crate::selected::{Selected, SelectionKey};
 use crate::server::Shared;
-use crate::{flame_changes, texts};
+use crate::{flame_changes, flame_metrics, metrics, texts};
 use dioptra_profile::{
     CallTree, Count, FunctionId, TreeDirection, TreeLimits, call_tree, trees_around,
 };
-use dioptra_report::profile_facts;
+use dioptra_report::{CountedMetrics, profile_facts};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -309,7 +309,8 @@ pub(crate) fn shown_tree(
     }
     let each = |counts: &[Vec<Count>], value: fn(&Count) -> u64| -> Vec<Vec<u64>> {
         let of_event = |event: &Vec<Count>| nodes.iter().map(|node| value(&event[*node])).collect();
-        counts.iter().map(of_event).collect()
+        // A tree may count events of metrics, too, which come last.
+        counts.iter().take(wholes.len()).map(of_event).collect()
     };
     answer_nodes.own = each(&tree.own, |count| count.weight);
     answer_nodes.own_samples = each(&tree.own, |count| count.samples);
@@ -356,11 +357,14 @@ pub(crate) fn answer(
     let path = request.path.iter();
     let path = path.map(|key| named.find_function(&selected.loaded.keys, key));
     let path: Vec<FunctionId> = path.collect::<Result<_, _>>()?;
+    let chosen = metrics::of_samples(&selected.loaded, &request.metric, flame_metrics::FEW)?;
+    let columns = chosen.columns();
+    let metrics = CountedMetrics::new(&columns, &selected.input());
     let key = TreeKey {
         changes: Changes::of(&selected, &request.changes)?,
         part: CallersPart::of(request, &path),
         selection: selected.key.clone(),
-        events: selected.events.clone(),
+        events: flame_metrics::events_with(&selected.events, &metrics),
         callers: direction == Direction::Callers,
         focus: focus.transpose()?,
     };
@@ -414,7 +418,15 @@ pub(crate) fn answer(
         }
         None => None,
     };
+    let of_nodes = (!request.metric.is_empty()).then(|| {
+        metrics.add_facts(&mut facts);
+        let whole = |event: usize| selected.profile.events()[event].total();
+        flame_metrics::answer(&metrics, &key.events, &tree, &shown.chosen, whole)
+    });
+    let shown_events = events.len();
+    let of_shown = |counts: &[Count]| counts[..counts.len().min(shown_events)].to_vec();
     Ok(FlameAnswer {
+        metrics: of_nodes,
         profile: selected.loaded.index,
         generation: selected.loaded.generation,
         direction,
@@ -436,7 +448,7 @@ pub(crate) fn answer(
         above: shown.above,
         nodes: shown.nodes,
         left_out: shown.left_out,
-        changes: lost(&tree.dropped, &tree.bare),
+        changes: lost(&of_shown(&tree.dropped), &of_shown(&tree.bare)),
         total_nodes: tree.len() + tree.left_out,
         other,
         facts: texts::facts(&facts),

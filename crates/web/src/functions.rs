@@ -7,8 +7,10 @@ use crate::api::{
 };
 use crate::cache::MemorySize;
 use crate::failure::Failure;
+use crate::function_changes::First;
 use crate::jobs::Ticket;
 use crate::loaded::{Loaded, Named};
+use crate::other::Other;
 use crate::selected::{Selected, SelectionKey};
 use crate::server::Shared;
 use crate::texts;
@@ -31,6 +33,15 @@ pub(crate) struct AnnotationKey {
     events: Vec<usize>,
     function: FunctionId,
     intel: bool,
+    /// The selection of the profile that is compared.
+    with: Option<SelectionKey>,
+}
+
+impl AnnotationKey {
+    /// Whether all profiles of the answer pass.
+    pub(crate) fn passes(&self, passes: impl Fn(&SelectionKey) -> bool) -> bool {
+        self.with.as_ref().is_none_or(&passes) && passes(&self.selection)
+    }
 }
 
 impl MemorySize for FunctionAnswer {
@@ -55,11 +66,16 @@ pub(crate) fn answer(
     let named = selected.named();
     let id = named.find_function(&selected.loaded.keys, function)?;
     let syntax = request.syntax.unwrap_or_default();
+    let other = request
+        .with
+        .map(|with| Other::of(shared, &selected, &selection, with, false));
+    let other = other.transpose()?;
     let key = AnnotationKey {
         selection: selected.key.clone(),
         events: selected.events.clone(),
         function: id,
         intel: syntax == Syntax::Intel,
+        with: other.as_ref().map(|other| other.selected.key.clone()),
     };
     shared.functions.get(key, || {
         ticket.check()?;
@@ -88,7 +104,20 @@ pub(crate) fn answer(
             &options,
         );
         ticket.check()?;
-        Ok(converted(&selected, function, module, &annotation))
+        let mut answer = converted(&selected, function, module, &annotation);
+        if let Some(other) = &other {
+            let first = First {
+                selected: &selected,
+                function: id,
+                module,
+                annotation: &annotation,
+                options: &options,
+            };
+            let (compared, facts) = first.compare(other, ticket)?;
+            answer.other = Some(compared);
+            answer.facts.extend(texts::facts(&facts));
+        }
+        Ok(answer)
     })
 }
 
@@ -145,6 +174,7 @@ fn converted(
         edges: edges(annotation),
         loops: loops(annotation),
         unresolved_jumps: annotation.unresolved_jumps,
+        other: None,
         facts: crate::texts::facts(&annotation.facts),
         strings: texts.list,
         frames: code_frames,
@@ -407,7 +437,7 @@ fn lines(annotation: &Annotation, frames: &mut Frames) -> Vec<CodeLine> {
     lines.collect()
 }
 
-fn counted(count: AddressCount) -> Counted {
+pub(crate) fn counted(count: AddressCount) -> Counted {
     Counted {
         samples: count.count.samples,
         weight: count.count.weight,

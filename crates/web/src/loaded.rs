@@ -12,7 +12,7 @@ use dioptra_profile::{
     DebugInfoWanted, EventProfile, FunctionId, KernelSamples, LoadOptions, LoadPlan, LoadProgress,
     Names, Profile,
 };
-use dioptra_report::{Shapes, SourceFiles};
+use dioptra_report::{Blocks, Shapes, SourceFiles};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
 use dioptra_windows::section::WindowsSection;
 use std::collections::HashMap;
@@ -96,6 +96,8 @@ pub(crate) struct Loaded {
     plain: [OnceLock<Arc<Named>>; 3],
     /// By [`NamesWanted`]: the shapes of functions without names.
     shapes: [OnceLock<Arc<Shapes>>; 3],
+    /// By [`NamesWanted`]: the basic blocks of all addresses.
+    blocks: [OnceLock<Arc<Blocks>>; 3],
     /// Recorded paths of source files, by the ids that answers named.
     known_sources: Mutex<HashMap<String, Arc<str>>>,
 }
@@ -205,6 +207,7 @@ impl Loaded {
             inlined: OnceLock::new(),
             plain: Default::default(),
             shapes: Default::default(),
+            blocks: Default::default(),
             metric_sets: MetricSets::new(features.cpuid.clone(), finding.metrics.published.clone()),
             default_metrics: finding.metrics.names.clone(),
             known_sources: Mutex::default(),
@@ -267,6 +270,15 @@ impl Loaded {
             let named = self.plain_names(wanted);
             let shapes = Shapes::find(&self.profile, &named.names, self.symbols.clone());
             Arc::new(shapes)
+        });
+        Arc::clone(made)
+    }
+
+    /// The basic blocks of all addresses, of functions with the names of [`Loaded::named`].
+    pub(crate) fn blocks(&self, wanted: NamesWanted) -> Arc<Blocks> {
+        let made = self.blocks[wanted as usize].get_or_init(|| {
+            let names = &self.named(wanted).names;
+            Arc::new(Blocks::find(&self.profile, names, self.symbols.clone()))
         });
         Arc::clone(made)
     }

@@ -60,6 +60,22 @@ pub(crate) fn chosen(
     Ok(chosen)
 }
 
+/// The metrics with these names, of a recording without windows.
+pub(crate) fn of_samples(
+    loaded: &Loaded,
+    names: &[String],
+    few: u64,
+) -> Result<ChosenMetrics, Failure> {
+    if !names.is_empty() && loaded.has_windows() {
+        return Err(Failure::NotRecorded {
+            text: "this recording has windows, whose metrics have intervals and trust of their own"
+                .to_owned(),
+            remedy: "the Metrics view shows them",
+        });
+    }
+    chosen(loaded, names, few)
+}
+
 /// Fails if the recording has the events of none of the metrics.
 fn check_events(chosen: &ChosenMetrics, loaded: &Loaded) -> Result<(), Failure> {
     match chosen.missing(&loaded.profile) {
@@ -225,6 +241,7 @@ pub(crate) fn table(
             made: Some(made.collect()),
             table,
             keys: Vec::new(),
+            blocks: None,
             by: vec![dimension],
             named: None,
         })

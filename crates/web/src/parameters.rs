@@ -203,6 +203,7 @@ impl Parameters {
             root: self.number("root")?,
             path: self.all("path"),
             focus: self.one("focus")?,
+            metric: self.all("metric"),
             with: self.number("with")?,
             least: self.number("least")?,
             levels: self.number("levels")?,
@@ -226,6 +227,7 @@ impl Parameters {
         let request = FunctionRequest {
             selection: self.selection()?,
             syntax: self.word("syntax", &[("att", Syntax::Att), ("intel", Syntax::Intel)])?,
+            with: self.number("with")?,
         };
         self.finish()?;
         Ok(request)
@@ -283,6 +285,7 @@ impl Parameters {
             value: self.timeline_value()?,
             from: self.number("from")?,
             count: self.number("count")?,
+            with: self.number("with")?,
         };
         self.finish()?;
         Ok(request)

@@ -36,6 +36,16 @@ pub(crate) fn row_keys(selected: &Selected, keyed: &KeyedTable, row: u32) -> Row
         {
             match dimension {
                 Dimension::Time => found.time = time_of(keyed, id),
+                Dimension::Block => {
+                    let blocks = keyed.blocks.as_deref();
+                    if let Some(block) = blocks.and_then(|blocks| blocks.place(key.key)) {
+                        let function = RowKey {
+                            key: block.function,
+                            ..*key
+                        };
+                        source.add(Dimension::Function, function, &mut found);
+                    }
+                }
                 other => source.add(*other, *key, &mut found),
             }
         }

@@ -5,8 +5,8 @@ use crate::cache::MemorySize;
 use crate::failure::Failure;
 use crate::loaded::{Loaded, Named, NamesWanted};
 use crate::server::Shared;
-use dioptra_profile::{FunctionId, Profile, Selection};
-use dioptra_report::{Input, TableEvent};
+use dioptra_profile::{Dimension, FunctionId, Profile, Selection};
+use dioptra_report::{Blocks, Input, TableEvent};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -109,6 +109,17 @@ impl Selected {
 
     pub(crate) fn named(&self) -> &Arc<Named> {
         self.loaded.named(self.wanted)
+    }
+
+    /// The basic blocks, if levels need them.
+    pub(crate) fn blocks(&self, by: &[Dimension]) -> Option<Arc<Blocks>> {
+        let blocks = by
+            .contains(&Dimension::Block)
+            .then(|| self.loaded.blocks(self.wanted))?;
+        Some(match self.is_everything() {
+            true => blocks,
+            false => Arc::new(blocks.of_selection(&self.profile, &self.named().names)),
+        })
     }
 
     /// For tables.

@@ -158,7 +158,7 @@ impl Shared {
         self.tables.retain(|key| key.passes(is_new));
         self.views.retain(|key| key.table.passes(is_new));
         self.trees.retain(|key| is_new(&key.selection));
-        self.functions.retain(|key| is_new(&key.selection));
+        self.functions.retain(|key| key.passes(is_new));
         self.windowed.retain(|key| is_new(&key.selection));
         let is_new = |key: &CallsKey| is_now(key.profile, key.generation);
         self.trace_tables.retain(|key| is_new(&key.calls));

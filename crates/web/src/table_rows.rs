@@ -10,8 +10,7 @@ pub(crate) fn totals(table: &Table, rows: &[u32]) -> Vec<CellValue> {
     let sums = columns.map(|(index, column)| {
         let is_sum = match column.kind {
             ColumnKind::Count | ColumnKind::Weight => true,
-            // Samples of a called function count in its callers, too.
-            ColumnKind::Ratio => !column.id.starts_with("total_"),
+            ColumnKind::Ratio => is_summed(&column.id),
             _ => false,
         };
         if !is_sum {
@@ -21,6 +20,15 @@ pub(crate) fn totals(table: &Table, rows: &[u32]) -> Vec<CellValue> {
         sum(cells, column.unit.scale())
     });
     sums.collect()
+}
+
+/// Whether the quotients of a column add up. Samples of a called function count in its callers, too; relative changes
+/// and their tests are of one row each.
+fn is_summed(id: &str) -> bool {
+    let id = id.split('[').next().unwrap_or(id);
+    let of_rows = ["_change", "_z", "_q"];
+    let is_total = id.starts_with("total_") || id.starts_with("b_total_");
+    !is_total && !of_rows.iter().any(|end| id.ends_with(end))
 }
 
 /// The sum of cells: of quotients only if they have one denominator.

@@ -12,7 +12,9 @@ use crate::server::Shared;
 use crate::table_rows::{columns, table_row, totals};
 use crate::{comparing, metrics, texts};
 use dioptra_profile::{Dimension, Slices};
-use dioptra_report::{PercentOf, ReportOptions, RowKey, report_with_keys};
+use dioptra_report::{
+    Blocks, Input, MetricColumns, PercentOf, ReportOptions, RowKey, TableEvent, report_with_keys,
+};
 use dioptra_tables::{
     Cell, ColumnKind, Direction, Format, Row, Table, TextOptions, View, ViewOptions,
 };
@@ -48,6 +50,9 @@ pub(crate) enum TableKind {
         with: Box<SelectionKey>,
         normalize: String,
     },
+    Beside {
+        with: Box<SelectionKey>,
+    },
     Metrics {
         rows: WindowRows,
         kernel_apart: bool,
@@ -58,10 +63,34 @@ impl TableKey {
     /// Whether all profiles of the table pass.
     pub(crate) fn passes(&self, passes: impl Fn(&SelectionKey) -> bool) -> bool {
         let other = match &self.kind {
-            TableKind::Diff { with, .. } => passes(with),
+            TableKind::Diff { with, .. } | TableKind::Beside { with } => passes(with),
             _ => true,
         };
         other && passes(&self.selection)
+    }
+
+    /// The options of a report with these events and derived columns.
+    pub(crate) fn report_options<'a>(
+        &'a self,
+        events: &'a [TableEvent],
+        metrics: &'a [MetricColumns<'a>],
+    ) -> ReportOptions<'a> {
+        ReportOptions {
+            by: &self.by,
+            children: self.children,
+            events,
+            percent_of: match self.percent {
+                Percent::Column => PercentOf::Column,
+                Percent::Total => PercentOf::Total,
+                Percent::Row => PercentOf::Row,
+                Percent::Parent => PercentOf::Parent,
+            },
+            errors: self.errors,
+            few: self.few,
+            slices: Slices::Number(self.slices),
+            metrics,
+            ..ReportOptions::default()
+        }
     }
 }
 
@@ -82,6 +111,8 @@ pub(crate) struct KeyedTable {
     pub by: Vec<Dimension>,
     /// The names that functions' keys are of, where they are not the selection's.
     pub named: Option<Arc<Named>>,
+    /// The basic blocks that blocks' keys are of.
+    pub blocks: Option<Arc<Blocks>>,
     /// By row: the keys, where they were made with the table.
     pub made: Option<Vec<RowKeys>>,
 }
@@ -117,6 +148,7 @@ fn dimension(word: &str) -> Option<Dimension> {
         "module" => Dimension::Module,
         "function" => Dimension::Function,
         "line" => Dimension::Line,
+        "block" => Dimension::Block,
         "instruction" => Dimension::Address,
         "time" => Dimension::Time,
         _ => return None,
@@ -134,6 +166,11 @@ pub(crate) fn levels(by: Option<&str>) -> Result<Vec<Dimension>, Failure> {
         true => Err(Failure::parameter("by", "has a level twice")),
         false => Ok(levels),
     }
+}
+
+/// Whether rows of these levels name source lines.
+pub(crate) fn need_lines(by: &[Dimension]) -> bool {
+    by.contains(&Dimension::Line) || by.contains(&Dimension::Block)
 }
 
 /// Fails if the samples lack what the levels need.
@@ -188,14 +225,17 @@ fn report(
     request: &TableRequest,
     ticket: &Ticket,
 ) -> Result<(Selected, TableKey, Arc<KeyedTable>), Failure> {
-    if request.with.is_some() || request.normalize.is_some() || request.kernel_apart {
+    if request.normalize.is_some() || request.kernel_apart {
         return Err(Failure::parameter(
             "of",
-            "report goes without with, normalize and kernel_apart",
+            "report goes without normalize and kernel_apart",
         ));
     }
+    if request.with.is_some() {
+        return comparing::beside(shared, request, ticket);
+    }
     let by = levels(request.by.as_deref())?;
-    let selected = Selected::of(shared, &request.selection, by.contains(&Dimension::Line))?;
+    let selected = Selected::of(shared, &request.selection, need_lines(&by))?;
     ticket.check()?;
     if request.children && !selected.loaded.has_chains() && !request.selection.inlined {
         return Err(Failure::no_chains());
@@ -205,35 +245,21 @@ fn report(
     let table = shared.tables.get(key.clone(), || {
         ticket.check()?;
         let events = selected.table_events();
-        if !key.metric.is_empty() && selected.loaded.has_windows() {
-            return Err(Failure::NotRecorded {
-                text: "this recording has windows, whose metrics have intervals and trust of their own".to_owned(),
-                remedy: "the Metrics view shows them",
-            });
-        }
-        let chosen = metrics::chosen(&selected.loaded, &key.metric, key.few)?;
+        let chosen = metrics::of_samples(&selected.loaded, &key.metric, key.few)?;
         let columns = chosen.columns();
-        let options = ReportOptions {
-            by: &key.by,
-            children: key.children,
-            events: &events,
-            percent_of: match key.percent {
-                Percent::Column => PercentOf::Column,
-                Percent::Total => PercentOf::Total,
-                Percent::Row => PercentOf::Row,
-                Percent::Parent => PercentOf::Parent,
-            },
-            errors: key.errors,
-            few: key.few,
-            slices: Slices::Number(key.slices),
-            metrics: &columns,
-            ..ReportOptions::default()
+        let options = key.report_options(&events, &columns);
+        let blocks = selected.blocks(&key.by);
+        ticket.check()?;
+        let input = Input {
+            blocks: blocks.as_deref(),
+            ..selected.input()
         };
-        let (table, keys) = report_with_keys(&[selected.input()], &options)?;
+        let (table, keys) = report_with_keys(&[input], &options)?;
         Ok(KeyedTable {
             table,
             keys,
             by: key.by.clone(),
+            blocks,
             named: None,
             made: None,
         })
@@ -413,7 +439,7 @@ mod tests {
             Ok(vec![Dimension::Process, Dimension::Module])
         );
         assert_eq!(levels(None), Ok(vec![Dimension::Function]));
-        for wrong in ["", "block", "function,function", "function,"] {
+        for wrong in ["", "blocks", "function,function", "function,"] {
             assert!(levels(Some(wrong)).is_err(), "{wrong}");
         }
     }

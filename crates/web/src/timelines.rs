@@ -6,9 +6,11 @@ use crate::api::{
 };
 use crate::failure::Failure;
 use crate::jobs::Ticket;
+use crate::other::Other;
 use crate::selected::Selected;
 use crate::server::Shared;
 use crate::texts;
+use crate::timeline_changes::compare;
 use dioptra_profile::{BinOptions, BinnedBy, BinnedRow, GapsOf, SelectError, TimeSlices};
 use dioptra_report::profile_facts;
 use dioptra_tables::Severity;
@@ -65,20 +67,26 @@ pub(crate) fn answer(
     let most = MOST_VALUES / slices.number.max(1) as usize;
     let count = request.count.unwrap_or(100).min(most);
     let event = selected.first_event()?;
-    let binned = selected.profile.binned(
-        event,
-        &BinOptions {
-            by: match rows {
-                TimelineRows::Thread => BinnedBy::Thread,
-                TimelineRows::Process => BinnedBy::Process,
-                TimelineRows::Cpu => BinnedBy::Cpu,
-                TimelineRows::All => BinnedBy::Everything,
-            },
-            slices,
-            weights: request.value == Some(TimelineValue::Weight),
-            rows: first..first.saturating_add(count),
+    let options = BinOptions {
+        by: match rows {
+            TimelineRows::Thread => BinnedBy::Thread,
+            TimelineRows::Process => BinnedBy::Process,
+            TimelineRows::Cpu => BinnedBy::Cpu,
+            TimelineRows::All => BinnedBy::Everything,
         },
-    )?;
+        slices,
+        weights: request.value == Some(TimelineValue::Weight),
+        rows: first..first.saturating_add(count),
+    };
+    let binned = selected.profile.binned(event, &options)?;
+    let mut other = match request.with {
+        Some(with) => {
+            ticket.check()?;
+            let other = Other::of(shared, &selected, &selection, with, false)?;
+            Some(compare(&selected, &other, event, &options, rows)?)
+        }
+        None => None,
+    };
     let values = binned.rows.iter().flat_map(|row| &row.bins);
     let peak = values.copied().max().unwrap_or(0);
     let untimed = binned.untimed.samples;
@@ -93,7 +101,16 @@ pub(crate) fn answer(
             left_out,
         );
     }
+    let mut partners = Vec::new();
+    let mut answer_other = None;
+    if let Some(found) = &mut other {
+        facts.append(std::mem::take(&mut found.facts));
+        partners = std::mem::take(&mut found.rows);
+        answer_other = found.answer.take();
+    }
+    partners.resize_with(binned.rows.len(), || None);
     Ok(TimelineAnswer {
+        other: answer_other,
         profile: loaded.index,
         generation: loaded.generation,
         event: TimelineEvent {
@@ -109,7 +126,11 @@ pub(crate) fn answer(
         rows: binned
             .rows
             .into_iter()
-            .map(|binned| row(&selected, rows, binned, &slices))
+            .zip(partners)
+            .map(|(binned, other)| TimelineRow {
+                other,
+                ..row(&selected, rows, binned, &slices)
+            })
             .collect(),
         peak,
         untimed,
@@ -141,31 +162,24 @@ fn row(
     let tasks = selected.profile.tasks();
     let mut key = RowKeys::default();
     let mut process_name = None;
-    let (name, number) = match rows {
+    match rows {
         TimelineRows::Thread => {
-            let thread = tasks.threads().get(binned.key as usize);
-            if let Some(thread) = thread {
+            if let Some(thread) = tasks.threads().get(binned.key as usize) {
                 key.thread = Some(keys.thread(binned.key));
                 key.process = Some(keys.process(thread.process));
                 process_name = Some(texts::name(&tasks.process_name(thread.process)));
             }
-            let name = tasks.thread_name(binned.key);
-            (name, thread.map(|thread| thread.tid))
         }
         TimelineRows::Process => {
             let process = tasks.processes().get(binned.key as usize);
             key.process = process.map(|_| keys.process(binned.key));
-            let name = tasks.process_name(binned.key);
-            (name, process.map(|process| process.pid))
         }
-        TimelineRows::Cpu if binned.key != u32::MAX => {
-            key.cpu = Some(binned.key.to_string());
-            (format!("CPU {}", binned.key), Some(binned.key))
-        }
-        TimelineRows::Cpu => ("unknown CPU".to_owned(), None),
-        TimelineRows::All => ("all".to_owned(), None),
-    };
+        TimelineRows::Cpu if binned.key != u32::MAX => key.cpu = Some(binned.key.to_string()),
+        TimelineRows::Cpu | TimelineRows::All => {}
+    }
+    let (name, number) = label(selected, rows, binned.key);
     TimelineRow {
+        other: None,
         key,
         name: texts::name(&name),
         number,
@@ -176,6 +190,24 @@ fn row(
         last_ns: binned.last,
         off: off(selected, rows, binned.key, slices),
         values: binned.bins,
+    }
+}
+
+/// The name of a row, and the number of its thread, process or CPU.
+pub(crate) fn label(selected: &Selected, rows: TimelineRows, key: u32) -> (String, Option<u32>) {
+    let tasks = selected.profile.tasks();
+    match rows {
+        TimelineRows::Thread => {
+            let thread = tasks.threads().get(key as usize);
+            (tasks.thread_name(key), thread.map(|thread| thread.tid))
+        }
+        TimelineRows::Process => {
+            let process = tasks.processes().get(key as usize);
+            (tasks.process_name(key), process.map(|process| process.pid))
+        }
+        TimelineRows::Cpu if key != u32::MAX => (format!("CPU {key}"), Some(key)),
+        TimelineRows::Cpu => ("unknown CPU".to_owned(), None),
+        TimelineRows::All => ("all".to_owned(), None),
     }
 }
 

@@ -7,10 +7,12 @@ use crate::jobs::Ticket;
 use crate::keys::Keys;
 use crate::loaded::Named;
 use crate::selected::{Selected, SelectionKey, cpus};
+use crate::texts;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
     DebugInfoWanted, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
+    Thread,
 };
 use dioptra_tables::{Facts, Severity};
 use dioptra_windows::collect::{CollectedWindows, WindowCollector};
@@ -138,10 +140,24 @@ fn filter(selected: &Selected) -> (SampleFilter, Facts) {
     let threads = ids(&request.thread, &|key| keys.find_thread(key).ok());
     let processes = ids(&request.process, &|key| keys.find_process(key).ok());
     let mut tids = Vec::new();
-    if !request.thread.is_empty() || !request.process.is_empty() {
+    let mut program_pids: Vec<u32> = Vec::new();
+    for id in ids(&request.program, &|key| keys.find_program(key).ok()) {
+        let program = tasks.programs().get(id as usize);
+        program_pids.extend(program.into_iter().flat_map(|program| &program.pids));
+    }
+    let pid_of = |thread: &Thread| {
+        let process = tasks.processes().get(thread.process as usize);
+        process.map(|process| process.pid)
+    };
+    let is_of_program = |thread: &Thread| {
+        request.program.is_empty() || pid_of(thread).is_some_and(|pid| program_pids.contains(&pid))
+    };
+    let of_tasks = [&request.thread, &request.process, &request.program];
+    if of_tasks.iter().any(|list| !list.is_empty()) {
         let all = tasks.threads().iter().zip(0_u32..);
         let passing = all.filter(|(thread, id)| {
-            (request.thread.is_empty() || threads.contains(id))
+            is_of_program(thread)
+                && (request.thread.is_empty() || threads.contains(id))
                 && (request.process.is_empty() || processes.contains(&thread.process))
         });
         tids.extend(passing.map(|(thread, _)| thread.tid));
@@ -150,20 +166,31 @@ fn filter(selected: &Selected) -> (SampleFilter, Facts) {
             tids.push(u32::MAX);
         }
     }
-    for (what, list) in [
-        ("programs", &request.program),
-        ("functions on call stacks", &request.through),
-    ] {
-        if !list.is_empty() {
-            facts.add(
-                Severity::Warning,
-                "selection_not_applied",
-                format!(
-                    "metrics are of all {what}: this condition of the selection does not hold here"
-                ),
-                json!({"parameter": what}),
-            );
-        }
+    // A process runs one program after another; its number tells them no more apart than its threads' do.
+    let others = tasks.programs().iter().zip(0_u32..);
+    let chosen = ids(&request.program, &|key| keys.find_program(key).ok());
+    let shared = others.filter(|(program, id)| {
+        !chosen.contains(id) && program.pids.iter().any(|pid| program_pids.contains(pid))
+    });
+    let shared: Vec<&str> = shared.map(|(program, _)| program.name.as_str()).collect();
+    if !shared.is_empty() {
+        facts.add(
+            Severity::Warning,
+            "selection_widened",
+            format!(
+                "processes of the selected programs ran {} too, whose windows count here",
+                texts::name(&shared.join(", "))
+            ),
+            json!({"parameter": "program", "programs": shared}),
+        );
+    }
+    if !request.through.is_empty() {
+        facts.add(
+            Severity::Warning,
+            "selection_not_applied",
+            "metrics are of all functions on call stacks: this condition of the selection does not hold here",
+            json!({"parameter": "functions on call stacks"}),
+        );
     }
     let filter = SampleFilter {
         comms: request.comm.clone(),

@@ -272,26 +272,14 @@ impl Tree {
             exec chroot --userspec="$user:$user" --groups= "$tree" \
                 /bin/bash -c 'cd ~/dioptra && eval "$1"' bash "$line"
         "#;
-        // If this program is killed, unshare is killed with it, and takes its child along.
-        let mut command = Command::new("setpriv");
+        let mut command = enter(ENTER);
         command
-            .args(["--pdeathsig", "KILL", "unshare"])
-            .args(["--mount", "--pid", "--fork", "--kill-child", "--"])
-            .args(["sh", "-c", ENTER, "sh"])
             .args([self.folder.as_os_str(), self.toolchain.as_os_str()])
             .args([TOOLCHAIN, self.account.name(), self.account.home(), typed])
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("LANG", "C.UTF-8")
             .env("CARGO_TERM_COLOR", "never")
             .env("CARGO_TERM_PROGRESS_WHEN", "never")
             // Node trusts certificates of its own and does not read the system's.
-            .env("NODE_EXTRA_CA_CERTS", CERTIFICATES)
-            .envs(
-                PROXIES
-                    .iter()
-                    .filter_map(|&name| Some((name, std::env::var_os(name)?))),
-            );
+            .env("NODE_EXTRA_CA_CERTS", CERTIFICATES);
         command
     }
 
@@ -311,6 +299,79 @@ impl Tree {
     fn within(&self, path: &str) -> PathBuf {
         self.folder.join(path.trim_start_matches('/'))
     }
+}
+
+/// A copy of the clean tree with nothing added: Debian as it is installed.
+pub struct PlainTree {
+    folder: PathBuf,
+}
+
+impl PlainTree {
+    /// Copies the clean tree. `name` tells the copy from other ones.
+    ///
+    /// # Errors
+    /// If files cannot be copied.
+    pub fn copy(base: &Path, name: &str) -> Result<Self> {
+        let folder = super::cache()?.join(format!("{SUITE}-{name}"));
+        remove(&folder)?;
+        copy_folder(base, &folder)?;
+        copy_file(Path::new("/etc/resolv.conf"), &folder)?;
+        Ok(Self { folder })
+    }
+
+    /// Returns the folder of the tree.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns a command that types a line into root's shell in the tree.
+    ///
+    /// All processes of the line end with the shell, and all mounts with them.
+    pub fn command(&self, typed: &str) -> Command {
+        // $1 the tree, $2 the line
+        const ENTER: &str = r#"
+            set -eu
+            mount --bind "$1" "$1"
+            mount --rbind /sys "$1/sys"
+            mount --rbind /dev "$1/dev"
+            mount -t proc proc "$1/proc"
+            export HOME=/root USER=root LOGNAME=root SHELL=/bin/bash DEBIAN_FRONTEND=noninteractive
+            export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+            cd /
+            exec chroot "$1" /bin/bash -c 'eval "$1"' bash "$2"
+        "#;
+        let mut command = enter(ENTER);
+        command.arg(&self.folder).arg(typed);
+        command
+    }
+
+    /// Removes the tree.
+    ///
+    /// # Errors
+    /// If files cannot be removed.
+    pub fn remove(self) -> Result<()> {
+        remove(&self.folder)
+    }
+}
+
+/// Returns a command that runs a shell script in namespaces of its own. The script's arguments follow.
+fn enter(script: &str) -> Command {
+    // If this program is killed, unshare is killed with it, and takes its child along.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "unshare"])
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--"])
+        .args(["sh", "-c", script, "sh"])
+        .stdin(Stdio::null())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("LANG", "C.UTF-8")
+        .envs(
+            PROXIES
+                .iter()
+                .filter_map(|&name| Some((name, std::env::var_os(name)?))),
+        );
+    command
 }
 
 /// Returns the folder of the toolchain that runs this program.

@@ -1,6 +1,7 @@
 //! The sub-commands, a file each.
 
 pub mod annotate;
+pub mod completions;
 mod derived;
 pub mod diff;
 pub mod doctor;
@@ -9,6 +10,7 @@ pub mod export;
 pub mod import;
 pub mod info;
 pub mod list;
+pub mod man_pages;
 pub mod metrics;
 mod nothing;
 mod profiles;
@@ -16,5 +18,6 @@ pub mod record;
 pub mod report;
 mod shown;
 pub mod sum;
+pub mod top;
 pub mod trace;
 pub mod web;

@@ -1,8 +1,9 @@
 //! `dioptra record`.
 
-mod arguments;
+pub mod arguments;
 mod groups;
 pub mod metrics;
+mod off_cpu;
 mod progress;
 mod summary;
 mod windows;

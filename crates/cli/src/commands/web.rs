@@ -69,13 +69,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     }
     let published = MetricSets::open_published(arguments.derived.folder())?;
     if let Some(report) = &arguments.export {
-        if let Some(trace) = arguments.files.iter().find(|path| path.is_dir()) {
-            say!(
-                "--export: a report holds profiles, and {} is a trace",
-                trace.display()
-            );
-            return Ok(Exit::WrongArguments);
-        }
         let options = StaticReportOptions {
             sources: arguments.origin.files(),
             files: arguments.files,

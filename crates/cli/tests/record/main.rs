@@ -3,6 +3,7 @@
 mod ends;
 mod forms;
 mod metrics;
+mod off_cpu;
 mod support;
 mod windows;
 

@@ -132,6 +132,16 @@ fn report_counts_recursion_once() {
         "{deviation}"
     );
     assert_eq!(cells[3], 1_001_000);
+    // Half of them take no more than 3 µs, and nine tenths need all three.
+    let shown = made.shown("report", "-f total-p50,total-p90,self-p99 -s total-p50");
+    assert_eq!(
+        shown,
+        "   Total p50   Total p90    Self p99  Function
+  ==========  ==========  ==========  ====================
+    7.000 us    7.000 us    2.000 us  main
+    3.000 us    5.000 us    2.000 us  r
+"
+    );
 }
 
 #[test]

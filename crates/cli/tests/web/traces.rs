@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// The columns that the page asks for.
-const FIELDS: &str = "total,self,call,total-avg,total-min,total-max,total-stdv,self-avg,self-min,self-max,self-stdv,size";
+const FIELDS: &str = "total,self,call,total-avg,total-min,total-max,total-stdv,total-p50,total-p90,total-p99,self-avg,self-min,self-max,self-stdv,self-p50,self-p90,self-p99,size";
 
 /// A trace of a program with threads, with the profile of the same run if samples can be taken.
 fn recorded(folder: &Path, sampled: bool) -> Result<(PathBuf, PathBuf), Skip> {
@@ -103,12 +103,50 @@ fn numbers_of_a_trace_are_those_of_the_commands() {
     };
     assert_eq!(sum(&graph["nodes"]["own"][0]), total("self"));
     assert_eq!(sum(&graph["nodes"]["own_samples"][0]), total("calls"));
+    // The first rows come before all are counted, and are the same afterwards.
+    let preview = page.ask("/api/trace/replay?from=3&count=40&preview=1");
+    assert_eq!(
+        (&preview["counted"], &preview["total_rows"]),
+        (&false.into(), &43.into())
+    );
+    let counted = page.ask("/api/trace/replay?from=3&count=40");
+    assert_eq!(preview["rows"], counted["rows"]);
+    assert_eq!(counted["counted"], true);
+    let known = page.ask("/api/trace/replay?from=3&count=40&preview=1");
+    assert_eq!(known, counted, "the rows are counted already");
     // A line of the command for each row.
     let replay = output(&["trace", "replay", "-d", trace, "-f", "none"]);
     let lines = String::from_utf8_lossy(&replay.stdout).into_owned();
     let lines = lines.lines().take_while(|line| !line.is_empty()).count();
     assert_eq!(page.ask("/api/trace/replay?count=1")["total_rows"], lines);
     page.end();
+}
+
+#[test]
+fn a_static_report_holds_answers_about_a_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (trace, _) = or_skip!(recorded(folder.path(), false));
+    let report = folder.path().join("report.html");
+    let written = output(&["web", "--export", text(&report), text(&trace)]);
+    let said = String::from_utf8_lossy(&written.stderr).into_owned();
+    assert_eq!(written.status.code(), Some(0), "{said}");
+    let html = std::fs::read_to_string(&report).expect("the report");
+    assert!(html.len() < 5_000_000);
+    for key in [
+        "trace?profile=0",
+        "trace/table?profile=0",
+        "trace/table?by=thread&profile=0",
+        "trace/graph?profile=0",
+        "trace/graph?profile=0&weight=calls",
+        "trace/timeline?depth=100&profile=0",
+        "trace/replay?profile=0",
+        "trace/slowest?function=",
+    ] {
+        assert!(html.contains(&format!("\"{key}")), "{key}: {said}");
+    }
+    for part in ["functions.", "replay, ", "The slowest calls of"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

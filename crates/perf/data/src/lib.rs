@@ -3,7 +3,8 @@
 //! # Where to look
 //! [`PerfData`] opens a recording (a file, a pipe, bytes, a directory of `perf record --threads`) of either byte order
 //! and any perf, and passes its records on in the order of time, borrowed from the mapped file. Damage never makes
-//! reading fail: [`ReadSummary`] says what was read and where it stopped. [`Writer`] writes files that perf reads.
+//! reading fail: [`ReadSummary`] says what was read and where it stopped. [`LiveRecords`] reads a pipe while its recording
+//! goes on. [`Writer`] writes files that perf reads.
 //!
 //! This crate knows records as bytes with a type, a time and an event; their fields are parsed by
 //! [`dioptra_perfrecords::record`]. It knows nothing of symbols or tables.
@@ -34,7 +35,7 @@ pub use features::{
 };
 pub use kind::{FIRST_FILE_TYPE, file_type, is_file_type, record_name};
 pub use name::event_name;
-pub use read::FileRecord;
+pub use read::{FileRecord, LiveRecords};
 pub use recording::{Format, PerfData};
 pub use summary::{ReadSummary, RecordCounts};
 pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer};

@@ -8,7 +8,7 @@ use crate::pipe::{PipeHeader, scan};
 use crate::read::{FileRecord, Input, read};
 use crate::source::Source;
 use crate::summary::ReadSummary;
-use dioptra_perfrecords::record::RecordLayout;
+use dioptra_perfrecords::record::{RawRecord, RecordLayout};
 use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
 use std::collections::BTreeMap;
 use std::fs;
@@ -251,6 +251,11 @@ impl PerfData {
         note(&mut self.damaged, start.saturating_add(offset), why);
     }
 
+    /// Returns the events, prepared for looking up.
+    pub(crate) fn table(&self) -> &EventTable {
+        &self.table
+    }
+
     /// The events, in the file's order.
     pub fn events(&self) -> &[EventDescription] {
         &self.table.events
@@ -305,6 +310,17 @@ impl PerfData {
                 let start = (bytes.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
                 source.get(start..start.checked_add(bytes.len())?)
             })
+    }
+
+    /// Returns a record that a recorder would have made up for this recording: it has no time, and comes before all others.
+    pub fn made_up<'r>(&self, raw: RawRecord<'r>) -> FileRecord<'r> {
+        FileRecord {
+            offset: 0,
+            event: self.table.find(&raw),
+            raw,
+            trailing: &[],
+            time: None,
+        }
     }
 
     /// Passes all records to `visit`, in the order of time across CPUs, until it breaks.

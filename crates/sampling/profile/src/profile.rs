@@ -58,6 +58,7 @@ pub struct EventProfile {
     pub(crate) has_chains: bool,
     pub(crate) weighs_events: bool,
     pub(crate) is_set_aside: bool,
+    pub(crate) is_off_cpu: bool,
     pub(crate) running: Option<Multiplexing>,
     /// By stack, or by frame where stacks were not loaded; and by sample key.
     pub(crate) counts: Counts,
@@ -148,6 +149,11 @@ impl EventProfile {
     /// Returns whether its samples were not recorded to show where time went ([`crate::LoadPlan::set_aside`]).
     pub fn is_set_aside(&self) -> bool {
         self.is_set_aside
+    }
+
+    /// Returns whether its weights are nanoseconds for which threads waited, and its samples the waits.
+    pub fn is_off_cpu(&self) -> bool {
+        self.is_off_cpu
     }
 
     /// Returns whether it never counts anything, and only carries records of mappings and threads.

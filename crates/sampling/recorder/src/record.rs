@@ -82,7 +82,7 @@ pub fn record_with<'a>(
         Some(words) => Some(HeldCommand::hold(
             words,
             signals.mask_before(),
-            spec.to_stdout(),
+            spec.streams(),
         )?),
         None => None,
     };
@@ -183,7 +183,7 @@ impl<'a> Recording<'a> {
                 session: &session_spec,
                 inherit: spec.inherit,
                 samples: spec.samples.of_group_reads(),
-                file: (!spec.to_stdout()).then_some(spec.output.as_path()),
+                file: (!spec.is_pipe()).then_some(spec.output.as_path()),
                 events: &recorded,
                 diagnostics: &attached.notes,
             };
@@ -207,8 +207,12 @@ impl<'a> Recording<'a> {
             source,
         };
         let mut created = None;
-        let writer = if spec.to_stdout() {
-            let file = output_file::stdout().map_err(not_created)?;
+        let writer = if spec.is_pipe() {
+            let file = match &spec.pipe {
+                Some(pipe) => pipe.try_clone(),
+                None => output_file::stdout(),
+            };
+            let file = file.map_err(not_created)?;
             let tracing_data = told_tracing_data(&recorded, observer);
             let mut features =
                 features::to_write(&machine, spec, &recorded, Vec::new(), &clocks, tracing_data);

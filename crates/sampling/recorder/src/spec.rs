@@ -2,8 +2,11 @@
 
 use crate::sample_options::SampleOptions;
 use dioptra_perfevents::{CpuSet, EventGroup};
+use dioptra_processes::command::Streams;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The target that a recording watches.
@@ -56,6 +59,12 @@ pub struct RecordSpec {
     pub compression: Option<i32>,
     /// The file; `-` is standard output, as a pipe. An older file is renamed, see [`crate::output_file::create`].
     pub output: PathBuf,
+    /// A pipe into which the recording goes instead; `output` is only its name then. Whoever reads it reads the recording
+    /// while it goes on ([`dioptra_perfdata::LiveRecords`]). A reader that falls behind makes the kernel lose records, which
+    /// are counted.
+    pub pipe: Option<Arc<File>>,
+    /// The standard input, output and error of the command.
+    pub streams: Streams,
     /// The command line that the file states.
     pub command_line: Vec<OsString>,
     /// The function that a thread of the recorder's calls with a signal that asked for an end a second ago, if the
@@ -64,9 +73,22 @@ pub struct RecordSpec {
 }
 
 impl RecordSpec {
+    /// Returns whether the recording is written as a pipe, which has its head first and cannot be changed afterwards.
+    pub fn is_pipe(&self) -> bool {
+        self.pipe.is_some() || self.to_stdout()
+    }
+
+    /// Returns the command's standard input, output and error.
+    pub(crate) fn streams(&self) -> Streams {
+        match self.to_stdout() {
+            true => Streams::OutputToError,
+            false => self.streams,
+        }
+    }
+
     /// Returns whether the recording goes to standard output. The command's own output goes to standard error then.
     pub fn to_stdout(&self) -> bool {
-        self.output.as_os_str() == "-"
+        self.pipe.is_none() && self.output.as_os_str() == "-"
     }
 
     /// Specifies a recording of `target` with `groups` of events into `perf.data`, following all that it starts.
@@ -84,6 +106,8 @@ impl RecordSpec {
             duration: None,
             compression: None,
             output: PathBuf::from("perf.data"),
+            pipe: None,
+            streams: Streams::default(),
             command_line: crate::machine::command_line(),
             on_slow_end: None,
         }

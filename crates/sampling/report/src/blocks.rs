@@ -69,6 +69,16 @@ impl Blocks {
         blocks
     }
 
+    /// Returns the same blocks for a selection of the profile's samples: each block's line, and the samples in no block,
+    /// are those of the selection.
+    pub fn of_selection(&self, selection: &Profile, names: &Names) -> Blocks {
+        let mut blocks = self.clone();
+        blocks.list.iter_mut().for_each(|block| block.line = None);
+        blocks.without.clear();
+        blocks.count(selection, names);
+        blocks
+    }
+
     fn find_in(
         &mut self,
         profile: &Profile,
@@ -184,6 +194,11 @@ impl Blocks {
     /// Returns the block with this number.
     pub(crate) fn get(&self, block: u32) -> Option<&BlockPlace> {
         self.list.get(block as usize)
+    }
+
+    /// Returns the block with the number that is the key of its row.
+    pub fn place(&self, block: u32) -> Option<&BlockPlace> {
+        self.get(block)
     }
 
     /// Returns the number of samples in no block by module, the module with most first.

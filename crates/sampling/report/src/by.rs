@@ -407,7 +407,12 @@ impl NameColumns {
 
 /// Sorts rows by the first event's share, then by the shares of other events and by name; slices of time by their
 /// start.
-fn sort(table: &mut Table, numbers: usize, names: usize, by_time: bool) -> Result<(), TableError> {
+pub(crate) fn sort(
+    table: &mut Table,
+    numbers: usize,
+    names: usize,
+    by_time: bool,
+) -> Result<(), TableError> {
     let is_percent = |column: &usize| table.columns[*column].unit == Unit::Percent;
     let any = (0..numbers).any(|column| is_percent(&column));
     let start = table.column_index("start").filter(|_| by_time);

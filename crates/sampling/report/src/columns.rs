@@ -1,7 +1,7 @@
 //! The number columns of an event: shares, samples, weights, and their standard errors.
 
 use crate::grid::Measure;
-use dioptra_perfrecords::{Attr, event_type};
+use dioptra_perfrecords::event_type;
 use dioptra_profile::{Count, Estimate, EventProfile, SelfAndTotal};
 use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
 
@@ -121,7 +121,7 @@ impl EventColumns {
             total_estimate,
             spread: spread_of(total, total_estimate),
             unfiltered: sum(events, EventProfile::unfiltered),
-            weight_unit: weighing.next().map(|event| weight_unit(event.attr())),
+            weight_unit: weighing.next().map(|event| weight_unit(event)),
             scaled: events.iter().any(|event| event.is_scaled()),
             options,
         }
@@ -338,11 +338,13 @@ pub(crate) fn weight_name(unit: &Unit) -> &'static str {
     }
 }
 
-/// Returns the unit of an event's periods.
-pub(crate) fn weight_unit(attr: &Attr) -> Unit {
+/// Returns the unit of an event's weights.
+pub(crate) fn weight_unit(event: &EventProfile) -> Unit {
     /// `PERF_COUNT_SW_CPU_CLOCK` and `PERF_COUNT_SW_TASK_CLOCK` count nanoseconds.
     const CLOCKS: [u64; 2] = [0, 1];
-    if attr.kind == event_type::SOFTWARE && CLOCKS.contains(&attr.config) {
+    let attr = event.attr();
+    let is_clock = attr.kind == event_type::SOFTWARE && CLOCKS.contains(&attr.config);
+    if is_clock || event.is_off_cpu() {
         Unit::Nanoseconds
     } else {
         Unit::Events

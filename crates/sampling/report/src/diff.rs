@@ -1,5 +1,6 @@
 //! Differences between profiles: the first one is compared with each of the others.
 
+mod beside;
 mod compared;
 mod status;
 mod test;
@@ -17,6 +18,7 @@ use dioptra_tables::{Cell, Column, ColumnKind, Facts, Severity, Table, Unit};
 use serde_json::json;
 use status::Status;
 
+pub use beside::report_beside_with_keys;
 pub use test::{adjusted, significance};
 
 /// The quantity by which weights of profiles are divided to compare them.
@@ -189,12 +191,7 @@ pub fn diff_with_keys(
         .iter()
         .for_each(|derived| derived.add_facts(&mut table.facts));
     if statuses.iter().flatten().any(|status| status.is_doubtful()) {
-        table.facts.add(
-            Severity::Info,
-            "perhaps_unsampled",
-            "new? and gone?: so few samples that chance may have left the row out of the other profile",
-            json!(status::LEAST_LIKELY),
-        );
+        status::add_fact(&mut table.facts);
     }
     add_few(&mut table, options.few);
     Ok((table, keys))

@@ -13,6 +13,7 @@ use dioptra_profile::{
 pub(crate) use functions::MatchNotes;
 pub(crate) use same::Match;
 use same::Same;
+pub use same::same_functions_of;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 

@@ -14,6 +14,7 @@ mod by;
 mod call_graph;
 mod chosen;
 mod columns;
+mod counted_metrics;
 mod derived;
 mod diff;
 mod error;
@@ -45,13 +46,16 @@ pub use by::{ByOptions, ReportOptions, by, report, report_with_keys};
 pub use call_graph::{CallGraphOptions, call_graph, has_calls};
 pub use chosen::{ChosenMetrics, MissingEvents};
 pub use columns::{PercentOf, ShownNumbers};
+pub use counted_metrics::{CountedMetric, CountedMetrics, CountedValue};
 pub use derived::{MetricColumns, metric_unit, push_metric};
 pub use diff::{
-    DiffOptions, Normalize, adjusted, diff, diff_with_keys, profile_letter, significance,
+    DiffOptions, Normalize, adjusted, diff, diff_with_keys, profile_letter,
+    report_beside_with_keys, significance,
 };
 pub use error::ReportError;
 pub use event_unit::unit_of;
 pub use events::TableEvent;
+pub use grid::same_functions_of;
 pub use labels::Input;
 pub use profile_facts::profile_facts;
 pub use row_key::RowKey;

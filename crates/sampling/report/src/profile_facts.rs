@@ -3,6 +3,7 @@
 mod call_chains;
 mod losses;
 mod missing_names;
+mod waits;
 
 pub(crate) use missing_names::remedy;
 
@@ -29,7 +30,7 @@ pub(crate) fn facts_of_shares(
     let mut facts = Facts::new();
     for event in events.iter().map(|index| &profile.events()[*index]) {
         let total = event.total();
-        let weight = match weight_unit(event.attr()) {
+        let weight = match weight_unit(event) {
             _ if !event.weighs_events() => String::new(),
             Unit::Nanoseconds => format!(", {:.3} s", total.weight as f64 / 1e9),
             _ => format!(", about {} events", total.weight),
@@ -72,6 +73,10 @@ pub(crate) fn facts_of_shares(
         facts.propose(Remedy::RecordMoreOften);
     }
     losses::add_losses(&mut facts, profile.losses());
+    let off_cpu = |index: &usize| profile.events()[*index].is_off_cpu();
+    if events.iter().any(off_cpu) {
+        waits::add_waits(&mut facts, &profile.losses().off_cpu);
+    }
     if profile.options().call_chains {
         call_chains::add_call_chains(&mut facts, profile, events);
     }

@@ -186,6 +186,8 @@ pub struct CellNote {
 pub enum Mark {
     /// The value rests on so few samples that chance may have made it.
     FewSamples,
+    /// The difference is no larger than chance makes it.
+    WithinChance,
     /// Some inputs of a sum were not recorded: the whole is larger.
     Partial,
     /// The clock that the value is divided by contains interrupts, whose time is not known.
@@ -201,6 +203,7 @@ impl Mark {
     pub(crate) fn id(&self) -> String {
         match self {
             Mark::FewSamples => "few_samples".to_owned(),
+            Mark::WithinChance => "within_chance".to_owned(),
             Mark::Partial => "partial".to_owned(),
             Mark::HoldsInterrupts => "holds_interrupts".to_owned(),
             Mark::Unreliable => "unreliable".to_owned(),

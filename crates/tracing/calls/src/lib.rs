@@ -18,6 +18,7 @@
 mod ahead;
 mod choices;
 mod complete;
+mod durations;
 mod estimate;
 mod filter;
 mod filtered;
@@ -37,6 +38,7 @@ mod walk;
 mod workers;
 
 pub use ahead::{Ahead, ahead};
+pub use durations::Durations;
 pub use filtered::ShownCalls;
 pub use frames::OpenCalls;
 pub use merge::{Merge, Timed};
@@ -46,8 +48,8 @@ pub use recorded::RecordedSampling;
 pub use scheduled::{Scheduling, ThreadCpus};
 pub use shown::ShownStep;
 pub use statistics::{
-    Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics,
-    statistics_with_cpus,
+    Distribution, Extreme, FunctionTimes, Sampled, Statistics, StatisticsOptions, StreamTimes,
+    Times, statistics, statistics_with,
 };
 pub use tree::{CallNode, CallPathTree, call_tree};
 pub use view::{PendingError, TimeRange, View, ViewError, ViewLosses, ViewSelection, ViewWarning};

@@ -1,5 +1,6 @@
 //! Sums by function and by thread.
 
+use crate::durations::Durations;
 use crate::estimate::ClusterEstimator;
 use crate::frames::OpenCalls;
 use crate::{CallEnding, ShownStep, ThreadCpus, View, ViewLosses, workers};
@@ -138,6 +139,17 @@ pub struct FunctionTimes {
     pub sampled: Option<Sampled>,
     /// The CPUs on which the calls, and the calls below them, ran; empty if not known or not asked for.
     pub cpus: BTreeSet<u32>,
+    /// The durations of single calls; `None` if not asked for.
+    pub distribution: Option<Box<Distribution>>,
+}
+
+/// The durations of a function's calls, one by one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// The durations.
+    pub totals: Durations,
+    /// The self times.
+    pub selves: Durations,
 }
 
 impl Sampled {
@@ -182,6 +194,7 @@ impl FunctionTimes {
             selves: Times::NONE,
             sampled: None,
             cpus: BTreeSet::new(),
+            distribution: None,
         }
     }
 
@@ -201,6 +214,11 @@ impl FunctionTimes {
         self.self_time = self.self_time.saturating_add(other.self_time);
         self.totals.merge(&other.totals);
         self.selves.merge(&other.selves);
+        if let Some(other) = &other.distribution {
+            let all = self.distribution.get_or_insert_default();
+            all.totals.merge(&other.totals);
+            all.selves.merge(&other.selves);
+        }
     }
 }
 
@@ -228,23 +246,28 @@ pub struct Statistics {
     pub losses: ViewLosses,
 }
 
+/// The parts of statistics that cost time or memory, and are collected on request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatisticsOptions {
+    /// The CPUs on which calls ran, as far as context switches were recorded.
+    pub cpus: bool,
+    /// The distribution of the durations of single calls.
+    pub distributions: bool,
+}
+
 /// Sums the shown calls of a view, streams in parallel. Of calls that lie in the view's time in part, that part is
 /// summed.
 pub fn statistics(view: &View<'_>) -> Statistics {
-    sums(view, false)
+    statistics_with(view, StatisticsOptions::default())
 }
 
-/// Sums the calls as [`statistics`] does, with the CPUs on which calls ran, as far as context switches were recorded.
-pub fn statistics_with_cpus(view: &View<'_>) -> Statistics {
-    sums(view, true)
-}
-
-fn sums(view: &View<'_>, with_cpus: bool) -> Statistics {
+/// Sums the calls as [`statistics`] does, and collects what `options` ask for.
+pub fn statistics_with(view: &View<'_>, options: StatisticsOptions) -> Statistics {
     let count = view.streams().len();
     let sampled = view.is_sampled();
     // Estimates are sums of fractions: their last digit must not depend on the speed of the workers.
     let most = if sampled { 1 } else { usize::MAX };
-    let new = || Worker::new(view.trace(), sampled, with_cpus);
+    let new = || Worker::new(view.trace(), sampled, options);
     let mut workers = workers::each(count, most, new, |worker, place| worker.sum(view, place));
     let mut first = workers.pop().unwrap_or_else(new);
     for worker in workers {
@@ -309,7 +332,7 @@ struct Worker<'t> {
     streams: Vec<StreamTimes>,
     losses: ViewLosses,
     clusters: Option<ClusterEstimator>,
-    with_cpus: bool,
+    options: StatisticsOptions,
     /// The CPU that was added last, for each index in `times`.
     added: Vec<Option<u32>>,
     /// The first id of an event; all ids from it on are events'.
@@ -317,7 +340,7 @@ struct Worker<'t> {
 }
 
 impl<'t> Worker<'t> {
-    fn new(trace: &'t Trace, sampled: bool, with_cpus: bool) -> Worker<'t> {
+    fn new(trace: &'t Trace, sampled: bool, options: StatisticsOptions) -> Worker<'t> {
         Worker {
             trace,
             libraries: (!sampled).then(FxHashMap::default),
@@ -328,7 +351,7 @@ impl<'t> Worker<'t> {
             streams: Vec::new(),
             losses: ViewLosses::default(),
             clusters: sampled.then(ClusterEstimator::default),
-            with_cpus,
+            options,
             added: Vec::new(),
         }
     }
@@ -384,7 +407,8 @@ impl<'t> Worker<'t> {
             ..StreamTimes::default()
         };
         let mut running = self
-            .with_cpus
+            .options
+            .cpus
             .then(|| RunningThread::new(view, place, from));
         let mut calls = match self.clusters {
             Some(_) => view.scaled_calls(place),
@@ -546,6 +570,11 @@ impl<'t> Worker<'t> {
             stream.calls += 1;
             times.totals.add(duration, frame.start);
             times.selves.add(own, frame.start);
+            if self.options.distributions {
+                let distribution = times.distribution.get_or_insert_default();
+                distribution.totals.add(duration);
+                distribution.selves.add(own);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cpus;
 use crate::rows::{Row, estimates};
-use dioptra_calls::Times;
+use dioptra_calls::{StatisticsOptions, Times};
 use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 use std::cmp::Ordering;
 
@@ -41,6 +41,8 @@ pub enum Of {
     Longest,
     /// The standard deviation, in percent of the mean.
     Deviation,
+    /// The time that this percentage of the calls does not exceed.
+    Percentile(u8),
     /// The time at which the shortest call began.
     ShortestAt,
     /// The time at which the longest call began.
@@ -67,7 +69,7 @@ pub enum Field {
 }
 
 /// The name, field, heading and id of each column.
-pub const FIELDS: [(&str, Field, &str, &str); 19] = [
+pub const FIELDS: [(&str, Field, &str, &str); 25] = [
     ("total", Field::Total(Of::Sum), "Total time", "total"),
     (
         "total-avg",
@@ -93,6 +95,24 @@ pub const FIELDS: [(&str, Field, &str, &str); 19] = [
         "Total stdv",
         "total_stdv",
     ),
+    (
+        "total-p50",
+        Field::Total(Of::Percentile(50)),
+        "Total p50",
+        "total_p50",
+    ),
+    (
+        "total-p90",
+        Field::Total(Of::Percentile(90)),
+        "Total p90",
+        "total_p90",
+    ),
+    (
+        "total-p99",
+        Field::Total(Of::Percentile(99)),
+        "Total p99",
+        "total_p99",
+    ),
     ("self", Field::Self_(Of::Sum), "Self time", "self"),
     (
         "self-avg",
@@ -117,6 +137,24 @@ pub const FIELDS: [(&str, Field, &str, &str); 19] = [
         Field::Self_(Of::Deviation),
         "Self stdv",
         "self_stdv",
+    ),
+    (
+        "self-p50",
+        Field::Self_(Of::Percentile(50)),
+        "Self p50",
+        "self_p50",
+    ),
+    (
+        "self-p90",
+        Field::Self_(Of::Percentile(90)),
+        "Self p90",
+        "self_p90",
+    ),
+    (
+        "self-p99",
+        Field::Self_(Of::Percentile(99)),
+        "Self p99",
+        "self_p99",
     ),
     ("call", Field::Calls, "Calls", "calls"),
     ("size", Field::Size, "Size", "size"),
@@ -205,7 +243,8 @@ impl Field {
             return Cell::Count(value.round() as u64);
         }
         let times = &row.times;
-        let (sum, of, single) = match self {
+        let distribution = times.distribution.as_deref();
+        let (sum, of, single, durations) = match self {
             Field::Calls => return Cell::Count(times.calls),
             Field::Size => return row.size.map_or(Cell::Empty, Cell::Count),
             Field::CpuCount | Field::CpuMask | Field::CpuList if times.cpus.is_empty() => {
@@ -214,12 +253,23 @@ impl Field {
             Field::CpuCount => return Cell::Count(times.cpus.len() as u64),
             Field::CpuMask => return cpus::mask(&times.cpus).map_or(Cell::Empty, Cell::name),
             Field::CpuList => return Cell::name(cpus::list(&times.cpus)),
-            Field::Total(of) => (times.total, of, &times.totals),
-            Field::Self_(of) => (times.self_time, of, &times.selves),
+            Field::Total(of) => {
+                let durations = distribution.map(|all| &all.totals);
+                (times.total, of, &times.totals, durations)
+            }
+            Field::Self_(of) => {
+                let durations = distribution.map(|all| &all.selves);
+                (times.self_time, of, &times.selves, durations)
+            }
         };
         match of {
             Of::Sum => Cell::Count(sum),
             Of::Deviation => relative_deviation(single).map_or(Cell::Empty, Cell::real),
+            Of::Percentile(percent) => durations
+                .and_then(|durations| durations.percentile(f64::from(percent)))
+                // The middle of a bucket may lie beyond the longest call.
+                .map(|time| time.clamp(single.shortest.duration, single.longest.duration))
+                .map_or(Cell::Empty, Cell::Count),
             _ => number(of, single).map_or(Cell::Empty, Cell::Count),
         }
     }
@@ -262,6 +312,14 @@ impl Field {
         matches!(self, Field::CpuCount | Field::CpuMask | Field::CpuList)
     }
 
+    /// Returns whether the field is a percentile, which needs the distribution of durations.
+    pub fn is_percentile(self) -> bool {
+        let (Field::Total(of) | Field::Self_(of)) = self else {
+            return false;
+        };
+        matches!(of, Of::Percentile(_))
+    }
+
     fn compare(self, a: &Row, b: &Row) -> Ordering {
         if let Field::CpuMask | Field::CpuList = self {
             // The sets are compared as numbers: the highest CPU decides.
@@ -302,10 +360,16 @@ pub enum Key {
     Function,
 }
 
-impl Key {
-    /// Returns whether the key is about CPUs.
-    pub fn is_of_cpus(self) -> bool {
-        matches!(self, Key::Field(field) if field.is_of_cpus())
+/// Returns the parts of statistics that fields and keys need.
+pub fn needed_statistics(fields: &[Field], keys: &[Key]) -> StatisticsOptions {
+    let keys = keys.iter().filter_map(|key| match key {
+        Key::Field(field) => Some(field),
+        Key::Function => None,
+    });
+    let mut all = fields.iter().chain(keys);
+    StatisticsOptions {
+        cpus: all.clone().any(|field| field.is_of_cpus()),
+        distributions: all.any(|field| field.is_percentile()),
     }
 }
 

@@ -17,7 +17,7 @@ pub use facts::{
     call_facts, counts_ticks, function_facts, graph_facts, number_of, open_calls, replay_facts,
     trace_facts, tracer_waits,
 };
-pub use fields::{Average, FIELDS, Field, Key, Of, sort};
+pub use fields::{Average, FIELDS, Field, Key, Of, needed_statistics, sort};
 pub use rows::{Row, estimates, folded, function_rows, is_slowest, tell_apart};
 pub use table::function_table;
 pub use threads::{ThreadTimes, thread_table, threads};

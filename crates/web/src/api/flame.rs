@@ -33,12 +33,35 @@ pub struct FlameAnswer {
     pub changes: Option<FlameChanges>,
     /// The number of nodes of the whole tree.
     pub total_nodes: usize,
+    /// With `metric`: the metrics of nodes with everything below them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub metrics: Option<Vec<FlameMetric>>,
     /// With `with`: the weights of the same nodes in the other profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub other: Option<FlameOther>,
     /// Losses, fallbacks and limits.
     pub facts: Vec<FactAnswer>,
+}
+
+/// A metric of the nodes of a tree.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct FlameMetric {
+    /// Its name in its set.
+    pub name: String,
+    /// The heading of its column in tables.
+    pub title: String,
+    /// Its unit.
+    pub unit: Option<String>,
+    /// Its value for all selected samples; null where it is not defined.
+    pub whole: Option<f64>,
+    /// By node: the value for the node and everything below it; null where it is not defined.
+    pub values: Vec<Option<f64>>,
+    /// By node: one standard error of the value.
+    pub errors: Vec<Option<f64>>,
+    /// By node: 1 if the value rests on so few samples that chance may have made it.
+    pub few: Vec<u8>,
 }
 
 /// An event of a tree.

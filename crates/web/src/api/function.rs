@@ -41,6 +41,10 @@ pub struct FunctionAnswer {
     pub lines: Vec<CodeLine>,
     /// The number of indirect jumps whose targets are unknown.
     pub unresolved_jumps: usize,
+    /// The counts in the profile that is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub other: Option<FunctionOther>,
     /// Losses, fallbacks and limits.
     pub facts: Vec<FactAnswer>,
 }
@@ -271,4 +275,58 @@ pub struct SourceAnswer {
     pub total_lines: usize,
     /// The lines.
     pub lines: Vec<String>,
+}
+
+/// The counts of a function in another profile.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct FunctionOther {
+    /// The other profile's index.
+    pub profile: usize,
+    /// Its generation.
+    pub generation: u64,
+    /// The number of its functions that are this one; 0 if it has no samples of it.
+    pub functions: usize,
+    /// By event: its sums there; null where the other profile lacks the event.
+    pub events: Vec<Option<OtherEvent>>,
+    /// The lines of the answer, as the other profile counts them.
+    pub lines: OtherLines,
+    /// The instructions of the answer, as the other profile counts them; null where the code is not the same.
+    pub instructions: Option<OtherInstructions>,
+    /// Why instructions are not compared.
+    pub instructions_why: Option<String>,
+}
+
+/// An event in the other profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, TS)]
+pub struct OtherEvent {
+    /// All selected samples.
+    pub total: Counted,
+    /// The samples in the function itself.
+    pub own: Counted,
+}
+
+/// Counts of lines in the other profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
+pub struct OtherLines {
+    /// By event, then line of the answer: samples of instructions that were made from it.
+    pub samples: Vec<Vec<u64>>,
+    /// By event, then line: the sum of their periods.
+    pub weight: Vec<Vec<u64>>,
+    /// By event, then line: samples of instructions to which it led, by inlined calls too.
+    pub outer_samples: Vec<Vec<u64>>,
+    /// By event, then line: the sum of their periods.
+    pub outer_weight: Vec<Vec<u64>>,
+    /// By event: samples at lines that only the other profile has.
+    pub only_there_samples: Vec<u64>,
+    /// By event: the sum of their periods.
+    pub only_there_weight: Vec<u64>,
+}
+
+/// Counts of instructions in the other profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
+pub struct OtherInstructions {
+    /// By event, then instruction of the answer: samples.
+    pub samples: Vec<Vec<u64>>,
+    /// By event, then instruction: the sum of their periods.
+    pub weight: Vec<Vec<u64>>,
 }

@@ -16,12 +16,13 @@ mod trace;
 pub use changes::{ChangesRequest, FlameChanges, Fold};
 pub use error::{ErrorAnswer, ErrorBody};
 pub use flame::{
-    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameModuleKind,
-    FlameNew, FlameNodes, FlameOther,
+    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameMetric, FlameModule,
+    FlameModuleKind, FlameNew, FlameNodes, FlameOther,
 };
 pub use function::{
     CodeBlock, CodeEdge, CodeFrames, CodeInstructions, CodeLine, CodeLoop, CodeTarget, Counted,
-    FunctionAnswer, FunctionEvent, FunctionInfo, FunctionModule, SourceAnswer, SourceFile,
+    FunctionAnswer, FunctionEvent, FunctionInfo, FunctionModule, FunctionOther, OtherEvent,
+    OtherInstructions, OtherLines, SourceAnswer, SourceFile,
 };
 pub use heatmap::{HeatmapAnswer, HeatmapRequest};
 pub use profile::{
@@ -38,7 +39,7 @@ pub use table::{
     CellValue, FactAnswer, RowKeys, SearchAnswer, SearchHit, SearchKind, SortedBy, TableAnswer,
     TableColumn, TableRow,
 };
-pub use timeline::{TimelineAnswer, TimelineEvent, TimelineRow};
+pub use timeline::{TimelineAnswer, TimelineEvent, TimelineOther, TimelineOtherRow, TimelineRow};
 pub use trace::{
     CallBars, CallGraphRequest, CallLane, CallRows, CallSelection, CallTableRequest,
     CallTimelineAnswer, CallTimelineRequest, CallWeight, ReplayAnswer, ReplayFindAnswer,
@@ -105,6 +106,7 @@ pub fn typescript() -> String {
         Direction,
         FlameAnswer,
         FlameChanges,
+        FlameMetric,
         FlameEvent,
         FlameFunction,
         FlameModule,
@@ -117,6 +119,10 @@ pub fn typescript() -> String {
         FunctionRequest,
         Syntax,
         FunctionAnswer,
+        FunctionOther,
+        OtherEvent,
+        OtherLines,
+        OtherInstructions,
         FunctionInfo,
         FunctionModule,
         FunctionEvent,
@@ -137,6 +143,8 @@ pub fn typescript() -> String {
         TimelineAnswer,
         TimelineEvent,
         TimelineRow,
+        TimelineOther,
+        TimelineOtherRow,
         StoredReport,
         CallSelection,
         TraceRequest,

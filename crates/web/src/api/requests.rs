@@ -71,7 +71,7 @@ pub struct TableRequest {
     /// The samples that count.
     #[ts(flatten)]
     pub selection: SelectionRequest,
-    /// The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, line,
+    /// The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, block, line,
     /// instruction, time.
     pub by: Option<String>,
     /// `1`: totals too.
@@ -106,7 +106,8 @@ pub struct TableRequest {
     /// Derived columns: names of metrics, of sets, or `SET:METRIC`.
     #[ts(as = "Option<Vec<String>>", optional)]
     pub metric: Vec<String>,
-    /// With `of=diff`: the index of the profile whose changes are shown.
+    /// The index of a profile that is compared: with `of=diff` its changes are shown, with `of=report` its counts beside
+    /// these.
     pub with: Option<usize>,
     /// With `of=diff`: the quantity by which weights are divided: `none`, `time`, or an event's key.
     pub normalize: Option<String>,
@@ -180,6 +181,9 @@ pub struct FlameRequest {
     pub path: Vec<String>,
     /// The key of the function with which trees begin.
     pub focus: Option<String>,
+    /// Derived columns whose values nodes have: names of metrics, of sets, or `SET:METRIC`.
+    #[ts(as = "Option<Vec<String>>", optional)]
+    pub metric: Vec<String>,
     /// The index of a profile with which nodes are compared.
     pub with: Option<usize>,
     /// Nodes with less than this many ten-thousandths of the root's weight are left out.
@@ -210,6 +214,8 @@ pub struct FunctionRequest {
     pub selection: SelectionRequest,
     /// The syntax of x86 instructions.
     pub syntax: Option<Syntax>,
+    /// The index of a profile with which lines and instructions are compared.
+    pub with: Option<usize>,
 }
 
 /// The syntax of x86 instructions.
@@ -258,6 +264,8 @@ pub struct TimelineRequest {
     pub from: Option<usize>,
     /// The number of rows at most.
     pub count: Option<usize>,
+    /// The index of a profile whose rows are given, too.
+    pub with: Option<usize>,
 }
 
 /// The kind of a timeline's rows.

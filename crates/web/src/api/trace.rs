@@ -131,6 +131,8 @@ pub struct ReplayRequest {
     pub count: Option<usize>,
     /// A time: the answer says which row is the first that is not before it.
     pub at: Option<u64>,
+    /// Answer before all rows are counted, if they are not yet; goes without `at`.
+    pub preview: bool,
 }
 
 /// Parameters of `/api/trace/find`.
@@ -349,8 +351,10 @@ pub struct ReplayAnswer {
     pub rows: Vec<ReplayRow>,
     /// The place of the first of these rows.
     pub from: u64,
-    /// The number of all rows.
+    /// The number of all rows; the number of rows up to the last one of this answer while `counted` is false.
     pub total_rows: u64,
+    /// Whether all rows are counted. If not, losses are not known yet either.
+    pub counted: bool,
     /// With `at`: the place of the first row that is not before that time.
     pub at_row: Option<u64>,
     /// The functions of the rows.

@@ -1,8 +1,9 @@
 //! The answers that a static report stores, the most wanted first, until it is full.
 
-use super::store::{Question, Store};
+use super::store::{Question, Share, Store};
+use super::traces::TracePart;
 use crate::api::{
-    FlameAnswer, FunctionAnswer, ProfileAnswer, RowKeys, TableAnswer, TimelineAnswer,
+    FileKind, FlameAnswer, FunctionAnswer, ProfileAnswer, RowKeys, TableAnswer, TimelineAnswer,
 };
 use crate::failure::Failure;
 use crate::jobs::Ticket;
@@ -48,10 +49,12 @@ pub(super) fn collect(store: &mut Store, has_source: bool) -> Result<Sentences, 
     let profiles = store.shared.profiles.status().profiles;
     let (mut holds, mut lacks) = (Vec::new(), Vec::new());
     for (done, profile) in profiles.iter().enumerate() {
-        // Each profile leaves room for those behind it.
-        let share = store.room() / (profiles.len() - done);
-        let mut part = Part::new(store, profile.index, share, has_source)?;
-        let (held, lacked) = part.collect()?;
+        // Each one leaves room for those behind it.
+        let share = Share::of(store, profiles.len() - done - 1);
+        let (held, lacked) = match profile.kind {
+            FileKind::Profile => Part::new(store, profile.index, share, has_source)?.collect()?,
+            FileKind::Trace => TracePart::new(store, profile.index, share).collect()?,
+        };
         let label = match profiles.len() {
             1 => String::new(),
             _ => format!("{}: ", profile.label),
@@ -71,10 +74,7 @@ pub(super) fn collect(store: &mut Store, has_source: bool) -> Result<Sentences, 
 struct Part<'a> {
     store: &'a mut Store,
     profile: ProfileAnswer,
-    /// The room of the store that is for others.
-    reserved: usize,
-    /// All the room of this profile at first.
-    whole: usize,
+    share: Share,
     has_source: bool,
     /// The events that sampled, in the order of columns.
     events: Vec<String>,
@@ -86,7 +86,7 @@ impl Part<'_> {
     fn new(
         store: &mut Store,
         index: usize,
-        share: usize,
+        share: Share,
         has_source: bool,
     ) -> Result<Part<'_>, Failure> {
         let loaded = store.shared.profiles.get(Some(index), None)?;
@@ -94,8 +94,7 @@ impl Part<'_> {
         let sampled = profile.events.iter().filter(|event| event.sampled);
         Ok(Part {
             events: sampled.map(|event| event.key.clone()).collect(),
-            reserved: store.room().saturating_sub(share),
-            whole: share,
+            share,
             store,
             profile,
             has_source,
@@ -105,8 +104,7 @@ impl Part<'_> {
 
     /// The bytes that an answer may take: a part of all the room, or what is left of it.
     fn most(&self, parts: usize) -> usize {
-        let left = self.store.room().saturating_sub(self.reserved);
-        left.min(self.whole / parts.max(1))
+        self.share.most(self.store, parts)
     }
 
     /// A question about all samples, with one event first.
@@ -132,7 +130,7 @@ impl Part<'_> {
         }
         let upper = self.table(&whole, UPPER[0], &OTHER_ROWS, 16)?;
         if let Some(table) = &functions {
-            say_rows(table, &mut holds, &mut lacks);
+            say_rows(table, "hottest", &mut holds, &mut lacks);
         }
         if self.profile.has.chains {
             let tree = self.tree(&whole, "callees", None, &NODES, 8)?;
@@ -417,13 +415,18 @@ fn keys_of_functions(table: &TableAnswer) -> Vec<String> {
     keys.filter_map(|row| row.key.function.clone()).collect()
 }
 
-fn say_rows(table: &TableAnswer, holds: &mut Vec<String>, lacks: &mut Vec<String>) {
+pub(super) fn say_rows(
+    table: &TableAnswer,
+    kind: &str,
+    holds: &mut Vec<String>,
+    lacks: &mut Vec<String>,
+) {
     let (stored, all) = (table.rows.len(), table.total_rows);
     match stored < all {
         true => {
-            holds.push(format!("The {stored} hottest of {all} functions."));
+            holds.push(format!("The {stored} {kind} of {all} functions."));
             lacks.push(format!(
-                "{} functions with fewer samples, in tables and searches.",
+                "The other {} functions, in tables and searches.",
                 all - stored
             ));
         }
@@ -431,7 +434,7 @@ fn say_rows(table: &TableAnswer, holds: &mut Vec<String>, lacks: &mut Vec<String
     }
 }
 
-fn say_nodes(tree: &FlameAnswer, holds: &mut Vec<String>, lacks: &mut Vec<String>) {
+pub(super) fn say_nodes(tree: &FlameAnswer, holds: &mut Vec<String>, lacks: &mut Vec<String>) {
     let (stored, all) = (tree.nodes.id.len(), tree.total_nodes);
     match stored < all {
         true => {

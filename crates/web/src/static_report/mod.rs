@@ -1,11 +1,13 @@
 //! A static report: the page and the answers that it needs, in one file that opens without a server.
 //!
 //! The answers are those of the server: the same functions compute them, for the requests that the page makes. `answers`
-//! chooses the requests and stores the answers until the report is full; `html` writes the file.
+//! chooses the requests about profiles, and `traces` those about traces; they store answers until the report is full. `html`
+//! writes the file.
 
 mod answers;
 mod html;
 mod store;
+mod traces;
 
 use crate::api::StoredReport;
 use crate::loaded::Finding;
@@ -24,7 +26,7 @@ const USUAL_LIMIT: usize = 4_900_000;
 /// Options of a static report.
 #[derive(Clone, Debug)]
 pub struct StaticReportOptions {
-    /// The profiles; `-` is standard input.
+    /// The profiles, and directories of traces; `-` is standard input.
     pub files: Vec<PathBuf>,
     /// Where names and code are looked for.
     pub symbols: SymbolOptions,
@@ -61,7 +63,7 @@ pub struct StaticReport {
 }
 
 impl StaticReport {
-    /// Loads the profiles and computes the answers.
+    /// Loads the profiles and traces and computes the answers.
     ///
     /// # Errors
     /// [`WebError::Load`] if a file is no profile, [`WebError::Start`] if the system gives no threads, and

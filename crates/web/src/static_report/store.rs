@@ -69,6 +69,32 @@ impl Question {
     }
 }
 
+/// The room of one profile or trace in a report.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    /// The room of the store that is for others.
+    reserved: usize,
+    /// All the room of this one at first.
+    whole: usize,
+}
+
+impl Share {
+    /// Returns the share of one of `others` and itself in what is left of a store.
+    pub(super) fn of(store: &Store, others: usize) -> Share {
+        let whole = store.room() / (others + 1);
+        Share {
+            reserved: store.room().saturating_sub(whole),
+            whole,
+        }
+    }
+
+    /// Returns the bytes that an answer may take: a part of all the room, or what is left of it.
+    pub(super) fn most(&self, store: &Store, parts: usize) -> usize {
+        let left = store.room().saturating_sub(self.reserved);
+        left.min(self.whole / parts.max(1))
+    }
+}
+
 /// The stored answers of a report.
 pub(super) struct Store {
     pub(super) shared: Arc<Shared>,

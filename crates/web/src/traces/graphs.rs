@@ -238,6 +238,7 @@ pub(crate) fn answer(
         nodes: nodes.nodes,
         other: None,
         changes: None,
+        metrics: None,
         left_out: nodes.left_out,
         total_nodes: tree.tree.len(),
         facts: tree.facts.clone(),

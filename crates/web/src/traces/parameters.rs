@@ -84,6 +84,7 @@ impl Parameters {
             from: self.number("from")?,
             count: self.number("count")?,
             at: self.number("at")?,
+            preview: self.flag("preview")?,
         };
         self.finish()?;
         Ok(request)

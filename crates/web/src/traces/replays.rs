@@ -1,6 +1,7 @@
 //! `/api/trace/replay`, `/api/trace/find`: the calls in the order of time, a range of rows at a time.
 //!
-//! A trace may have billions of rows. One pass counts them and keeps the times of some, from which later requests begin.
+//! A trace may have billions of rows. One pass counts them and keeps the times of some, from which later requests begin. The
+//! first rows need not wait for that pass: a request for a preview is answered without it.
 
 use super::interned::Interned;
 use super::loaded::{LoadedTrace, OpenTrace};
@@ -26,6 +27,8 @@ use std::sync::Arc;
 const MOST_ROWS: usize = 2000;
 /// The number of rows in an answer unless the request gives one.
 const ROWS: usize = 200;
+/// The first row of a preview at most: the rows before it are read, too.
+const MOST_PREVIEWED: u64 = 10_000;
 /// The number of rows between two marks, at least.
 const STRIDE: u64 = 4096;
 /// The rows between two looks at whether somebody still waits.
@@ -200,6 +203,7 @@ fn range(
         rows,
         from,
         total_rows: 0,
+        counted: true,
         at_row: None,
         functions: interned.functions,
         modules: interned.modules,
@@ -221,6 +225,21 @@ fn note(open: &OpenTrace<'_>, row: &CallRow) -> Option<String> {
     }
 }
 
+/// Returns rows near the beginning, without counting the rows behind them.
+fn preview(
+    loaded: &LoadedTrace,
+    selection: CallSelection,
+    from: u64,
+    count: usize,
+) -> Result<ReplayAnswer, Failure> {
+    let answer = loaded.run(move |open| range(open, &selection, None, from, count))?;
+    Ok(ReplayAnswer {
+        total_rows: from.saturating_add(answer.rows.len() as u64),
+        counted: false,
+        ..answer
+    })
+}
+
 /// Answers `/api/trace/replay`.
 pub(crate) fn answer(
     shared: &Shared,
@@ -229,6 +248,16 @@ pub(crate) fn answer(
 ) -> Result<ReplayAnswer, Failure> {
     let (loaded, calls) = selected(shared, &request.selection)?;
     let selection = calls.request.clone();
+    let count = request.count.unwrap_or(ROWS).min(MOST_ROWS);
+    if request.preview && request.at.is_none() {
+        let key = RowMarksKey {
+            calls: calls.clone(),
+        };
+        let from = request.from.unwrap_or(0);
+        if shared.row_marks.known(&key).is_none() && from <= MOST_PREVIEWED {
+            return preview(&loaded, selection, from, count);
+        }
+    }
     let marks = marks(shared, &loaded, calls, ticket)?;
     ticket.check()?;
     let at_row = match request.at {
@@ -244,7 +273,6 @@ pub(crate) fn answer(
         None => None,
     };
     let from = request.from.or(at_row).unwrap_or(0).min(marks.total);
-    let count = request.count.unwrap_or(ROWS).min(MOST_ROWS);
     let mark = marks.before_row(from);
     let answer = loaded.run(move |open| range(open, &selection, mark, from, count))?;
     Ok(ReplayAnswer {

@@ -12,7 +12,7 @@ use crate::server::Shared;
 use crate::table_rows::{columns, sum, table_row};
 use crate::tables::{MOST_ROWS, ROWS, sorted_by, sorting};
 use crate::texts;
-use dioptra_calls::{Statistics, View, statistics};
+use dioptra_calls::{Statistics, StatisticsOptions, View, statistics_with};
 use dioptra_tables::{
     Cell, CellNote, Column, ColumnKind, Direction, Facts, Format, Row, Severity, Table,
     TextOptions, Unit, View as TableView, ViewOptions,
@@ -24,7 +24,7 @@ use dioptra_trace_report::{
 use std::sync::Arc;
 
 /// The columns of functions.
-const FIELDS: [Field; 12] = [
+const FIELDS: [Field; 18] = [
     Field::Total(Of::Sum),
     Field::Self_(Of::Sum),
     Field::Calls,
@@ -32,10 +32,16 @@ const FIELDS: [Field; 12] = [
     Field::Total(Of::Shortest),
     Field::Total(Of::Longest),
     Field::Total(Of::Deviation),
+    Field::Total(Of::Percentile(50)),
+    Field::Total(Of::Percentile(90)),
+    Field::Total(Of::Percentile(99)),
     Field::Self_(Of::Average),
     Field::Self_(Of::Shortest),
     Field::Self_(Of::Longest),
     Field::Self_(Of::Deviation),
+    Field::Self_(Of::Percentile(50)),
+    Field::Self_(Of::Percentile(90)),
+    Field::Self_(Of::Percentile(99)),
     Field::Size,
 ];
 
@@ -172,7 +178,11 @@ fn table(
         let (selection, by) = (request.selection.clone(), key.by);
         loaded.run(move |open| {
             let view = view(open, &selection, false)?;
-            let sums = statistics(&view);
+            let options = StatisticsOptions {
+                distributions: by == CallRows::Function,
+                ..StatisticsOptions::default()
+            };
+            let sums = statistics_with(&view, options);
             let mut made = match by {
                 CallRows::Function => of_functions(open, &view, &sums)?,
                 CallRows::Thread => of_threads(open, &view, &sums)?,

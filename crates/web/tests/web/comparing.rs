@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// A recording, and a second one of the same program without its last samples.
-fn two() -> (Made, PathBuf) {
+pub fn two() -> (Made, PathBuf) {
     let made = made();
     let other = made.folder.path().join("other.data");
     std::fs::write(&other, recording(20)).expect("the recording");
@@ -20,7 +20,7 @@ fn two() -> (Made, PathBuf) {
 }
 
 /// The table of the library's `diff`, as JSON.
-fn library_diff(files: [&PathBuf; 2], symbols: &SymbolOptions) -> Value {
+pub fn library_diff(files: [&PathBuf; 2], symbols: &SymbolOptions, normalize: Normalize) -> Value {
     let plan = LoadPlan {
         options: LoadOptions {
             call_chains: true,
@@ -55,7 +55,7 @@ fn library_diff(files: [&PathBuf; 2], symbols: &SymbolOptions) -> Value {
         by: &[Dimension::Function],
         events: &events,
         shown: events.len(),
-        normalize: Normalize::None,
+        normalize,
         few: 10,
         metrics: &[],
         slices: Slices::Number(const { NonZeroU32::new(20).unwrap() }),
@@ -76,7 +76,7 @@ fn changes_are_those_of_the_library() {
         symfs: Some(made.symfs().to_path_buf()),
         ..SymbolOptions::default()
     };
-    let expected = library_diff([&made.file, &other], &symbols);
+    let expected = library_diff([&made.file, &other], &symbols, Normalize::None);
     let found = web.ask("/api/export?of=diff&with=1&format=json");
     assert_eq!(found["columns"], expected["columns"]);
     assert_eq!(found["rows"], expected["rows"]);
@@ -137,7 +137,10 @@ fn changes_can_be_normalized_selected_and_filtered() {
         ("of=diff&with=7", "no_such_profile"),
         ("of=diff&with=1&children=1", "bad_parameter"),
         ("of=diff&with=1&normalize=nothing", "no_such_event"),
-        ("with=1", "bad_parameter"),
+        ("with=0", "bad_parameter"),
+        ("with=7", "no_such_profile"),
+        ("of=metrics&with=1", "bad_parameter"),
+        ("sort=b_self_percent", "no_such_column"),
         ("of=what", "bad_parameter"),
     ] {
         assert_eq!(

@@ -1,8 +1,11 @@
 //! The server as browsers and attackers see it, on recordings made for the purpose.
 
 mod answers;
+mod beside;
 mod client;
+mod compared_code;
 mod comparing;
+mod flame_metrics;
 mod made;
 mod reload;
 mod report;

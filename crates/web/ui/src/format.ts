@@ -51,12 +51,22 @@ export function inUnit(value: number, unit: string | null): string {
   switch (unit) {
     case "ns": return duration(value);
     case "percent": return `${percent(value)}%`;
-    case "points": return `${value > 0 ? "+" : value < 0 ? "−" : ""}${percent(Math.abs(value))}`;
+    case "points": return `${signOf(value, 0.005)}${percent(Math.abs(value))}`;
     case "per_thousand": return `${value.toFixed(2)}‰`;
     case "bytes": return bytes(value);
     case "samples": return count(value);
     default: return prefixed(value);
   }
+}
+
+/** The sign of a difference; none where all digits that are shown are 0. */
+export function signOf(value: number, least: number): string {
+  return Math.abs(value) < least ? "" : value > 0 ? "+" : "−";
+}
+
+/** A standard error in the unit of its value: without a sign. */
+export function errorInUnit(error: number, unit: string | null): string {
+  return unit === "points" ? percent(error) : inUnit(error, unit);
 }
 
 /** The same in full, for hovering. */

@@ -85,7 +85,8 @@ function replay(query) {
     const kind = way < 3 ? "enter" : way === 3 || way === 4 ? "call" : "leave";
     return { kind, thread: row % 3, depth: way < 4 ? way : 7 - way, function: way % 11, time_ns: time, begin_ns: kind === "enter" ? null : time - 10 + way, duration_ns: kind === "enter" ? null : 10, ...(row % 100 === 50 ? { note: "left by an <b>exception</b>" } : {}) };
   });
-  return { ...HEAD, rows, from, total_rows: ROWS, at_row, functions: functions(), modules, threads, facts: FACTS };
+  const counted = query.get("preview") !== "1";
+  return { ...HEAD, rows, from, total_rows: counted ? ROWS : from + rows.length, counted, at_row, functions: functions(), modules, threads, facts: FACTS };
 }
 
 function slowest(query) {

@@ -8,6 +8,7 @@ import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
+import { codeRows, flameMetrics, functionBeside, tableBeside, timelineBeside } from "./mock-compared.mjs";
 import { heatmapAnswer, KINDS, offCpu, lostSamples, nodeAtPath } from "./mock-time.mjs";
 import { diffTable, flameOther, metricsTable, profileParts } from "./mock-metrics.mjs";
 
@@ -203,6 +204,14 @@ for (const each of status.profiles) each.kind = "profile";
 status.profiles.push(traceSlotAt(status.profiles.length));
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
 
+/** What `with` adds to an answer that is no error. */
+const beside = (query, answer, add) => (query.get("with") && !answer.body ? add(answer, query) : answer);
+const tableOf = (query) => { const answer = codeRows(query, table); return query.get("of") ? answer : beside(query, answer, tableBeside); };
+function flameOf(query) {
+  const answer = beside(query, flame(query), (answer) => ({ ...answer, other: flameOther(answer) }));
+  return query.has("metric") ? flameMetrics(answer, query.getAll("metric")) : answer;
+}
+
 export const mock = createServer(async (request, response) => {
   const address = new URL(request.url, "http://127.0.0.1");
   const query = address.searchParams;
@@ -216,7 +225,7 @@ export const mock = createServer(async (request, response) => {
   const ofTrace = traceAnswers[address.pathname.slice(5)]?.(query);
   if (ofTrace) { send(ofTrace.status ?? 200, "application/json", JSON.stringify(ofTrace.body ?? ofTrace)); return; }
   if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
-  const answers = { status: () => status, profile: () => ({ ...profile, profile: Number(query.get("profile") ?? 0) }), table: () => table(query), flame: () => { const answer = flame(query); return query.get("with") ? { ...answer, other: flameOther(answer) } : answer; }, timeline: () => timeline(query), heatmap: () => heatmapAnswer(query, EVENTS), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
+  const answers = { status: () => status, profile: () => ({ ...profile, profile: Number(query.get("profile") ?? 0) }), table: () => tableOf(query), flame: () => flameOf(query), timeline: () => beside(query, timeline(query), timelineBeside), heatmap: () => heatmapAnswer(query, EVENTS), function: () => beside(query, functionAnswer(query, functions, EVENTS), functionBeside), source: () => sourceAnswer(query), export: () => tableOf(query) };
   const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
   send(answer.status ?? 200, "application/json", JSON.stringify(answer.body ?? answer));
 });

@@ -10,6 +10,7 @@ import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
 import { timeTests } from "./time.mjs";
 import { metricsTests } from "./metrics.mjs";
+import { comparedTests } from "./compared.mjs";
 import { attack } from "./policy.mjs";
 
 const given = process.argv.slice(2);
@@ -285,6 +286,7 @@ test("names never become markup", async ({ page }) => {
 });
 
 timeTests({ test, show, hash, can, settle, table, hottest });
+comparedTests({ axe, test, table, show, hash, can, settle, hottest });
 metricsTests({ test, table, show, hash, can, settle, hottest });
 test("the policy keeps scripts and requests out", async ({ page, problems }) => {
   await show(page, "summary");

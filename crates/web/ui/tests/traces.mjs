@@ -1,6 +1,6 @@
 // Opens every view of a trace: node tests/traces.mjs URL
 //
-// URL is what `dioptra web PROFILE TRACE --no-open` prints. The trace is of a program that calls `descend` 1000 times and `bottom`
+// URL is what `dioptra web PROFILE TRACE --no-open` prints, or the file that `--export` writes of both. The trace is of a program that calls `descend` 1000 times and `bottom`
 // 100 times.
 
 import assert from "node:assert/strict";
@@ -8,12 +8,13 @@ import axe from "axe-core";
 import { open, settle } from "./browser.mjs";
 
 const address = process.argv[2];
-const origin = new URL(address).origin;
+const isReport = address.startsWith("file:");
+const base = isReport ? address : `${new URL(address).origin}/`;
 const TRACE = 1;
 const { browser, page, problems } = await open(address);
 
 const show = async (hash) => {
-  await page.goto(`${origin}/#/${hash}`);
+  await page.goto(`${base}#/${hash}`);
   await page.waitForFunction(() => !document.querySelector("main .message[role=status]"), null, { timeout: 60_000 });
   await settle(page);
 };
@@ -52,6 +53,26 @@ const tests = {
     await find.press("Enter");
     await settle(page);
     await page.waitForFunction(() => /bottom\(\)/.test(document.querySelector("main").innerText));
+  },
+  async "replay: the first rows are there before all are counted"() {
+    // A report holds the rows, and has nothing to count.
+    if (isReport) return;
+    let count;
+    const counted = new Promise((resolve) => { count = resolve; });
+    const slow = async (route) => {
+      if (!route.request().url().includes("preview=1")) await counted;
+      await route.continue();
+    };
+    await page.route("**/api/trace/replay*", slow);
+    await page.goto("about:blank");
+    // An earlier test has counted the rows without a selection of time.
+    await page.goto(`${base}#/replay?profile=${TRACE}&time=0..999999999999`);
+    await page.waitForFunction(() => /main\(\) \{/.test(document.querySelector("main")?.innerText ?? ""));
+    assert.match(await page.locator("main").innerText(), /the first 1,000 rows; counting the others/);
+    count();
+    await page.waitForFunction(() => !/counting the others/.test(document.querySelector("main").innerText));
+    assert.doesNotMatch(await page.locator("main").innerText(), /the first 1,000 rows/);
+    await page.unroute("**/api/trace/replay*", slow);
   },
   async "graph: calls and time, as graph and as tree"() {
     await show(`paths?profile=${TRACE}&form=tree&weight=calls`);

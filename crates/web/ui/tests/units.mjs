@@ -62,3 +62,13 @@ const pieces = layArrows(jumps, listRows(jumps, new Set(), true));
 assert.deepEqual(pieces.get(1).map((piece) => [piece.lane, piece.part]), [[0, "through"], [1, "through"]]);
 assert.equal(pieces.get(3)[0].part, "end");
 console.log("ok      units");
+
+const { rowsCrossed, placeBlocks } = await load("function/layout.ts");
+const edge = (from, to) => ({ from, to, kind: "jump", executions: null });
+assert.equal(rowsCrossed(new Set([0, 1, 2, 3]), [edge(0, 1), edge(1, 2), edge(2, 3), edge(0, 3), edge(3, 1), edge(2, 2), edge(3, 9)]), 3 + 3 + 2);
+// A long function with a jump table: with all of its edges dagre would need the whole stack, and many seconds.
+const cases = Array.from({ length: 200 }, (_, at) => ({ weight: [200 - at] }));
+const branches = cases.flatMap((_, at) => [edge(at, at + 1), edge(at, (at * 37) % 200), edge(at, (at * 91) % 200), edge(at, 199)]).filter(({ to }) => to < 200);
+const placed = placeBlocks({ blocks: cases, edges: branches, loops: [] }, false);
+assert(placed.blocks.length < 160 && placed.blocks.length > 4 && placed.blocks.some(({ block }) => block === 0), `${placed.blocks.length} blocks`);
+assert.equal(placed.leftOut, 200 - placed.blocks.length);

@@ -1,5 +1,6 @@
 //! Arguments of `dioptra record`, and the recording they ask for.
 
+use super::off_cpu;
 use crate::exit::Exit;
 use crate::remedies::with_remedy;
 use dioptra_perfevents::{CpuSet, SyntaxCause, limits};
@@ -29,6 +30,7 @@ Examples:
   dioptra record --metrics generic ./program   the events that a set of metrics needs
   dioptra record --metrics cpu,ipc ./program   this CPU's own set, and a single metric
   dioptra record --windows ./program           counters over short windows, for `dioptra metrics`
+  dioptra record --off-cpu ./program           where it waits, beside where it runs
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
 cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command, and when the SIGTERM
@@ -120,6 +122,11 @@ pub struct Arguments {
     #[arg(long)]
     pub switch_events: bool,
 
+    /// Record where threads wait, beside the other events: the call stack of each switch off the CPU, which counts with the
+    /// time until the thread runs again
+    #[arg(long)]
+    pub off_cpu: bool,
+
     /// Ring buffer of each CPU: pages (a power of two), or a size such as 512K or 8M
     #[arg(short, long, value_name = "PAGES", value_parser = ring_pages)]
     pub mmap_pages: Option<usize>,
@@ -173,6 +180,10 @@ pub enum ArgumentError {
     Metrics(anyhow::Error),
     #[error("--metrics: {0}")]
     NothingToCount(String),
+    #[error(
+        "--off-cpu: it samples context switches itself, and the kernel confuses its samples with those of `-e {0}`; leave one out"
+    )]
+    SwitchesTwice(String),
     #[error("--windows: {0}")]
     Windows(String),
     #[error("--windows: nothing can be counted: {0}")]
@@ -208,13 +219,16 @@ impl Arguments {
         let mut groups = self.groups(say)?;
         let mut samples = self.samples();
         let windows = self.windows(&mut groups, &mut samples, say)?;
+        if self.off_cpu {
+            groups.push(off_cpu::group(&groups, samples.call_graph)?);
+        }
         let mut spec = RecordSpec::new(self.target()?, groups);
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
         // Machine and cgroup targets carry their own CPUs.
         spec.cpus = self.cpu.clone();
         spec.samples = samples;
         spec.inherit = !self.no_inherit;
-        spec.switches = self.switch_events;
+        spec.switches = self.switch_events || self.off_cpu;
         spec.ring_pages = self.mmap_pages;
         spec.delay = Duration::from_millis(self.delay);
         spec.duration = self.duration;
@@ -272,7 +286,7 @@ impl Arguments {
     }
 }
 
-fn frequency(text: &str) -> Result<u64, String> {
+pub fn frequency(text: &str) -> Result<u64, String> {
     if text == "max" {
         return limits::max_sample_rate().ok_or_else(|| {
             "kernel.perf_event_max_sample_rate cannot be read; give a number".into()
@@ -285,7 +299,7 @@ fn frequency(text: &str) -> Result<u64, String> {
 }
 
 /// Parses pages, or bytes with a unit, which are rounded up to pages.
-fn ring_pages(text: &str) -> Result<usize, String> {
+pub fn ring_pages(text: &str) -> Result<usize, String> {
     let wrong = || "give a power of two of pages, or a size such as 512K or 8M".to_owned();
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),
@@ -317,7 +331,7 @@ fn ring_pages(text: &str) -> Result<usize, String> {
         .ok_or_else(wrong)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || "give a number of seconds, such as 10 or 0.5".to_owned();
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;

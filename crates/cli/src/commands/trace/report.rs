@@ -10,11 +10,11 @@ use super::usage;
 use crate::exit::Exit;
 use crate::output::say;
 use crate::screen::{Spelling, stdout};
-use dioptra_calls::{FunctionNames, Statistics, View, statistics, statistics_with_cpus};
+use dioptra_calls::{FunctionNames, Statistics, View, statistics_with};
 use dioptra_tables::{Facts, Format, Severity, escape};
 use dioptra_trace_report::{
     Row, counts_ticks, estimates, folded, function_facts, function_rows, function_table,
-    is_slowest, tell_apart,
+    is_slowest, needed_statistics, tell_apart,
 };
 use fields::{Field, Key};
 use std::io;
@@ -23,13 +23,14 @@ use std::path::PathBuf;
 /// Arguments of `dioptra trace report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Fields: total, total-avg, total-min, total-max, total-stdv (relative, in percent), total-min-ts, total-max-ts (when the extreme call began), the same of self, call, size, cpu-count, cpu-mask, cpu-list (the CPUs on which calls of it ran, as far as scheduling was recorded); `all` or `none`. Keys to sort by are the same and func.
+Fields: total, total-avg, total-min, total-max, total-stdv (relative, in percent), total-p50, total-p90, total-p99 (percentiles), total-min-ts, total-max-ts (when the extreme call began), the same of self, call, size, cpu-count, cpu-mask, cpu-list (the CPUs on which calls of it ran, as far as scheduling was recorded); `all` or `none`. Keys to sort by are the same and func.
 
-A function's total time counts calls within calls of itself once; its self time is that outside of recorded calls below it, shown or not. Averages and extremes are those of single calls.
+A function's total time counts calls within calls of itself once; its self time is that outside of recorded calls below it, shown or not. Averages, extremes and percentiles are those of single calls; of more than 64 calls a percentile is given within 1.6 percent.
 
 Examples:
   dioptra trace report -s self
   dioptra trace report --avg-total -s max
+  dioptra trace report -f total,call,total-p50,total-p99 -s total-p99
   dioptra trace report -F parse@sample=1/10        estimates, with their errors
   dioptra trace report --diff other.trace --format csv")]
 pub struct Arguments {
@@ -129,19 +130,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the sums of a view; CPUs are included if fields or keys need them.
+/// Returns the sums of a view, with the parts that fields or keys need.
 fn sums(view: &View<'_>, fields: &[Field], keys: &[Key]) -> Statistics {
-    let with_cpus =
-        fields.iter().any(|field| field.is_of_cpus()) || keys.iter().any(|key| key.is_of_cpus());
-    if !with_cpus {
-        return statistics(view);
-    }
-    if view.trace().switch_count() == 0 {
+    let needed = needed_statistics(fields, keys);
+    if needed.cpus && view.trace().switch_count() == 0 {
         say!(
             "on which CPUs functions ran is not known: no context switches were recorded; record without --no-sched and --no-event"
         );
     }
-    statistics_with_cpus(view)
+    statistics_with(view, needed)
 }
 
 /// Makes a row for each function, with the places in the source if `srcline` asks for them.

@@ -12,7 +12,6 @@ mod page;
 mod replay_page;
 mod report_page;
 mod search;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -22,6 +21,7 @@ use super::replay::Field;
 use super::selected::{Data, Naming, Selected};
 use super::{fields, usage};
 use crate::exit::Exit;
+use crate::full_screen::{self, Screen, Signals};
 use app::{App, Browsed, ReportOptions, ScreenAction};
 use dioptra_calls::call_tree;
 use draw::Look;
@@ -29,7 +29,6 @@ use keys::Command;
 use ratatui_crossterm::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
-use terminal::{Screen, Signals};
 
 /// Arguments of `dioptra trace tui`.
 #[derive(clap::Args)]
@@ -97,7 +96,7 @@ fn browse(app: &mut App<'_, '_>, first: Option<Command>, folder: &str) -> anyhow
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let look = Look { colored: !refused };
     let signals = Signals::new()?;
-    let mut screen = Screen::new()?;
+    let mut screen = Screen::new("`dioptra trace graph` and `report`")?;
     let mut wanted = first.map_or(ScreenAction::Draw, |command| app.take(command));
     loop {
         match std::mem::replace(&mut wanted, ScreenAction::Draw) {
@@ -119,10 +118,10 @@ fn browse(app: &mut App<'_, '_>, first: Option<Command>, folder: &str) -> anyhow
                 app.message = edited.err().unwrap_or_default();
             }
             ScreenAction::Suspend => {
-                screen.without(terminal::stop)??;
+                screen.without(full_screen::stop)??;
                 signals.take_went_on();
             }
-            ScreenAction::Interrupt => terminal::end_by(terminal::INTERRUPT)?,
+            ScreenAction::Interrupt => full_screen::end_by(full_screen::INTERRUPT)?,
             ScreenAction::Quit => return Ok(Exit::Done),
         }
         draw(app, look, &mut screen)?;
@@ -148,7 +147,7 @@ fn next(app: &mut App<'_, '_>, signals: &Signals) -> anyhow::Result<ScreenAction
     let mut seen = false;
     loop {
         if let Some(signal) = signals.ending() {
-            terminal::end_by(signal)?;
+            full_screen::end_by(signal)?;
         }
         if signals.take_stop() {
             return Ok(ScreenAction::Suspend);

@@ -12,6 +12,7 @@
 //!
 //! Only a time and a place of 16 bytes are held for each record that waits.
 
+mod live;
 mod stream;
 mod unpack;
 
@@ -20,6 +21,7 @@ use crate::source::Source;
 use crate::summary::ReadSummary;
 use dioptra_perfrecords::ByteOrder;
 use dioptra_perfrecords::record::RawRecord;
+pub use live::LiveRecords;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;

@@ -12,16 +12,16 @@ use dioptra_perfrecords::{ByteOrder, Cursor};
 use std::ops::ControlFlow;
 
 /// A record that waits: its time, and where its bytes are.
-#[derive(Clone, Copy)]
-struct Waiting {
-    time: u64,
-    place: RecordOffset,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) time: u64,
+    pub(super) place: RecordOffset,
 }
 
 const _: () = assert!(size_of::<Waiting>() == 16);
 
 /// A record's bytes: an offset in the file or, with the highest bit set, in what was unpacked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RecordOffset(u64);
 
 const UNPACKED: u64 = 1 << 63;
@@ -29,6 +29,16 @@ const UNPACKED: u64 = 1 << 63;
 impl RecordOffset {
     fn in_file(offset: usize) -> Self {
         RecordOffset(offset as u64)
+    }
+
+    /// The place of a record in a stream: the number of bytes before it.
+    pub(super) fn in_stream(position: u64) -> Self {
+        RecordOffset(position)
+    }
+
+    /// The number of bytes before it in its stream.
+    pub(super) fn stream_position(self) -> u64 {
+        self.0
     }
 
     pub(super) fn unpacked(position: u64) -> Self {
@@ -69,13 +79,13 @@ fn prefetch(bytes: &[u8], place: RecordOffset) {
 }
 
 /// The records that wait for their turn.
-#[derive(Default)]
-struct Queue {
-    waiting: Vec<Waiting>,
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) waiting: Vec<Waiting>,
     /// The number of records at the front that are in order and may be passed on.
-    ready: usize,
+    pub(super) ready: usize,
     /// The number of records that were passed on.
-    passed: usize,
+    pub(super) passed: usize,
     /// Whether `waiting` is in order as a whole.
     sorted: bool,
     /// The youngest time seen.
@@ -83,12 +93,19 @@ struct Queue {
     /// The youngest time at the end of the last round.
     last_round: u64,
     /// The youngest time that was passed on.
-    emitted: u64,
+    pub(super) emitted: u64,
     /// Whether the order starts anew when all is passed on.
     restart: bool,
 }
 
 impl Queue {
+    pub(super) fn new() -> Self {
+        Queue {
+            sorted: true,
+            ..Queue::default()
+        }
+    }
+
     #[inline]
     fn push(&mut self, time: u64, place: RecordOffset) {
         self.sorted &= time >= self.latest;
@@ -97,7 +114,7 @@ impl Queue {
     }
 
     /// Forgets what was passed on.
-    fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         self.waiting.drain(..self.passed);
         self.ready = 0;
         self.passed = 0;
@@ -117,7 +134,7 @@ impl Queue {
     }
 
     /// Makes everything up to `time` ready.
-    fn release(&mut self, time: u64) {
+    pub(super) fn release(&mut self, time: u64) {
         if !self.sorted {
             // A stable sort, fast where the input is a sequence of runs: one for each CPU.
             self.waiting.sort_by_key(|waiting| waiting.time);
@@ -126,7 +143,7 @@ impl Queue {
         self.ready = self.waiting.partition_point(|waiting| waiting.time <= time);
     }
 
-    fn finish_round(&mut self) {
+    pub(super) fn finish_round(&mut self) {
         let until = std::mem::replace(&mut self.last_round, self.latest);
         self.release(until);
     }
@@ -161,10 +178,7 @@ impl<'d> Stream<'d> {
             at: input.start,
             released: 0,
             ended: false,
-            queue: Queue {
-                sorted: true,
-                ..Queue::default()
-            },
+            queue: Queue::new(),
             unpacker: Unpacker::new(input.bytes.len(), input.level),
         }
     }
@@ -417,16 +431,16 @@ impl Queue {
 }
 
 /// A record that was just read.
-struct Found<'s, 'a> {
-    offset: u64,
-    place: RecordOffset,
-    step: &'s Step<'a>,
+pub(super) struct Found<'s, 'a> {
+    pub(super) offset: u64,
+    pub(super) place: RecordOffset,
+    pub(super) step: &'s Step<'a>,
 }
 
 impl Found<'_, '_> {
     /// Counts the record and queues it by its time, or passes it on where it has none.
     #[inline(always)]
-    fn sort_in<F>(
+    pub(super) fn sort_in<F>(
         &self,
         queue: &mut Queue,
         table: &EventTable,
@@ -489,7 +503,11 @@ impl Found<'_, '_> {
 
 /// The record's event, counted in the summary.
 #[inline]
-fn find(raw: &RawRecord<'_>, table: &EventTable, summary: &mut ReadSummary) -> Option<usize> {
+pub(super) fn find(
+    raw: &RawRecord<'_>,
+    table: &EventTable,
+    summary: &mut ReadSummary,
+) -> Option<usize> {
     let event = table.find(raw);
     if raw.kind == RecordType::SAMPLE {
         match event.and_then(|event| summary.samples.get_mut(event)) {

@@ -187,6 +187,34 @@ impl Counter {
         );
     }
 
+    /// Returns the number of cells.
+    pub(crate) fn cells(&self) -> usize {
+        self.counts.0.len()
+    }
+
+    /// Forgets the times of samples before `elapsed`, and of the oldest ones beyond `most`; see
+    /// [`crate::LiveProfile::forget_samples`].
+    pub(crate) fn forget_samples(&mut self, elapsed: u64, most: usize) -> u64 {
+        let log = self.extras.as_mut().and_then(|extras| extras.log.as_mut());
+        log.map_or(0, |log| log.forget(elapsed, most))
+    }
+
+    /// Returns the counts so far.
+    pub(crate) fn frozen(&self) -> Counts {
+        let extras = self.extras.as_deref();
+        Counts {
+            pairs: self
+                .pairs
+                .as_ref()
+                .map(|pairs| Arc::new(pairs.list.clone())),
+            counts: self.counts.clone(),
+            spread: extras.and_then(|extras| extras.spread.clone()),
+            log: extras.and_then(|extras| extras.log.clone()).map(Arc::new),
+            span: (None, None),
+            computed: Computed::default(),
+        }
+    }
+
     /// Drops the data that only growing needs.
     pub(crate) fn freeze(self) -> Counts {
         let extras = self.extras.map(|extras| *extras).unwrap_or_default();

@@ -127,6 +127,15 @@ impl SampleKeys {
         id
     }
 
+    /// Returns a copy without the data that only growing needs.
+    pub(crate) fn frozen(&self) -> Self {
+        SampleKeys {
+            list: self.list.clone(),
+            ids: HashMap::default(),
+            last: Vec::new(),
+        }
+    }
+
     /// Drops the data that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.ids = HashMap::default();

@@ -1,9 +1,10 @@
 //! The last stage of a sample: it counts at its stack.
 
-use crate::counts::counter::{Count, Counter, Hit, Keep};
+use crate::counts::counter::{Count, Hit, Keep};
 use crate::counts::multiplex::{Running, tells_times};
 use crate::counts::sample_keys::SampleKeyId;
 use crate::hash::FxBuildHasher;
+use crate::loading::counters::{Counters, EventCounter};
 use crate::loading::identify::SampledTask;
 use crate::loading::losses::Losses;
 use crate::loading::plan::LoadPlan;
@@ -13,15 +14,13 @@ use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::AttrFlags;
 use dioptra_perfrecords::record::{RawRecord, RecordLayout};
 use hashbrown::HashMap;
+use std::thread::Scope;
 
-/// The counts of one event.
-pub(crate) struct EventCounts {
+/// The sums of one event.
+pub(crate) struct EventSums {
     /// Samples before any filter.
     pub(crate) all: Count,
     pub(crate) total: Count,
-    pub(crate) counter: Counter,
-    /// The counts of the samples that were taken in the kernel and count at user code.
-    pub(crate) in_kernel: Counter,
     /// Whether samples state how long their counter ran.
     pub(crate) tells_times: bool,
 }
@@ -29,7 +28,8 @@ pub(crate) struct EventCounts {
 /// Counts samples at their stacks, by event.
 pub(crate) struct Counting<'a> {
     data: &'a PerfData,
-    pub(crate) events: Vec<EventCounts>,
+    pub(crate) events: Vec<EventSums>,
+    pub(crate) counters: Counters,
     /// The time that each counter ran, as its samples state it.
     pub(crate) running: Running,
     /// The event of each id that samples of groups read; empty where no samples do.
@@ -43,22 +43,18 @@ impl<'a> Counting<'a> {
     /// Makes the stage. `reads_groups`: some samples hold the values of their whole group.
     pub(crate) fn new(data: &'a PerfData, plan: &LoadPlan, reads_groups: bool) -> Self {
         let sample_keys = plan.options.threads || plan.cpus;
-        let events = data.events().iter().map(|event| {
-            let tells_times = tells_times(&event.attr);
-            EventCounts {
-                all: Count::default(),
-                total: Count::default(),
-                counter: Counter::new(Keep {
-                    sample_keys,
-                    spread: plan.errors || tells_times,
-                    log: plan.log,
-                }),
-                in_kernel: Counter::new(Keep {
-                    sample_keys,
-                    ..Keep::default()
-                }),
-                tells_times,
-            }
+        let described = || data.events().iter();
+        let events = described().map(|event| EventSums {
+            all: Count::default(),
+            total: Count::default(),
+            tells_times: tells_times(&event.attr),
+        });
+        let counters = described().map(|event| {
+            EventCounter::new(Keep {
+                sample_keys,
+                spread: plan.errors || tells_times(&event.attr),
+                log: plan.log,
+            })
         });
         let mut readings = HashMap::default();
         if reads_groups {
@@ -69,9 +65,17 @@ impl<'a> Counting<'a> {
         Counting {
             data,
             events: events.collect(),
+            counters: Counters::Inline(counters.collect()),
             running: Running::default(),
             readings,
             last_values: HashMap::default(),
+        }
+    }
+
+    /// Lets the counters grow on a thread of their own in `scope`.
+    pub(crate) fn count_beside<'s>(&mut self, scope: &'s Scope<'s, '_>) {
+        if let Counters::Inline(counters) = std::mem::take(&mut self.counters) {
+            self.counters = Counters::beside(scope, counters);
         }
     }
 
@@ -93,25 +97,13 @@ impl<'a> Counting<'a> {
     /// Counts a sample at a stack.
     #[inline]
     pub(crate) fn count(&mut self, sample: WaitingSample, stack: u32) {
-        let WaitingSample {
-            event,
-            sample_key,
-            hit,
-        } = sample;
-        let count = Count {
-            samples: 1,
-            weight: hit.weight,
-        };
-        let counts = &mut self.events[event];
-        counts.all.add(count);
-        counts.total.add(count);
-        counts.counter.add(sample_key, stack, hit);
-        if hit.in_kernel {
-            counts.in_kernel.add(sample_key, stack, hit);
+        let sums = &mut self.events[sample.event];
+        sums.all.add_sample(sample.hit.weight);
+        sums.total.add_sample(sample.hit.weight);
+        if sums.tells_times {
+            self.running.count(sample.event);
         }
-        if counts.tells_times {
-            self.running.count(event);
-        }
+        self.counters.add(sample, stack);
     }
 
     /// Counts a sample that holds the values of its whole group (`{a,b}:S`). As in perf, the sample counts for each

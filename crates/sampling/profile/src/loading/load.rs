@@ -20,16 +20,18 @@ use crate::loading::sample_fields::SampleShape;
 use crate::loading::stacking::{Stacking, WaitingSample};
 use crate::loading::system::{Effect, System, may_map_kernel};
 use crate::loading::visit::{GroupSample, GroupVisitor};
-use crate::profile::{EventProfile, Profile};
+use crate::loading::waits::{EndedWait, Waits, is_off_cpu};
+use crate::profile::Profile;
 use crate::stacks::kernel_entry::KernelEntry;
 use crate::stacks::lbr::CallStack;
 use crate::stacks::unwinding::{Batch, MemoryState, Splitting, Unwinding};
 use crate::switches::SwitchLog;
 use dioptra_perfdata::{EventDescription, FileRecord, PerfData};
-use dioptra_perfrecords::record::{CpuMode, RawRecord, Record, RecordLayout, RecordType};
+use dioptra_perfrecords::record::{
+    CpuMode, RawRecord, Record, RecordLayout, RecordType, SampleId, Switch,
+};
 use dioptra_perfrecords::{Attr, SampleType, U64s};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// The parts of a recording to keep; loading less is faster and needs less memory. A [`Profile`] remembers them, since they
 /// decide what its counts stand for; the rest of a [`LoadPlan`] concerns the loading alone.
@@ -70,9 +72,12 @@ impl Profile {
     ) -> Profile {
         std::thread::scope(|scope| {
             let mut loader = Loader::new(data, plan, visitor);
-            if loader.events.iter().any(|event| event.copies_stacks) {
+            if loader.copies_stacks() {
                 let unwinding = Unwinding::new(scope, data, plan.symbols.clone(), splitting);
                 loader.unwinding = Some(Box::new(unwinding));
+            }
+            if plan.log && splitting.threads > 0 {
+                loader.counting.count_beside(scope);
             }
             let summary = data.read(|record| {
                 loader.record(&record);
@@ -95,20 +100,25 @@ impl Profile {
 }
 
 /// The reading of one event's samples.
-struct EventReader {
-    shape: SampleShape,
+pub(super) struct EventReader {
+    pub(super) shape: SampleShape,
     layout: RecordLayout,
-    has_chains: bool,
+    pub(super) has_chains: bool,
     copies_stacks: bool,
     /// Whether its samples hold the CPU's stack of open calls, and chains are wanted.
     call_stack: bool,
+    /// Whether its samples are switches away from threads, which count with the time until the thread runs again.
+    pub(super) waits: bool,
     /// Finds the user code that entered the kernel; `None` where kernel samples count at the kernel's code.
-    kernel_entry: Option<KernelEntry>,
+    pub(super) kernel_entry: Option<KernelEntry>,
 }
 
 impl EventReader {
     fn new(data: &PerfData, plan: &LoadPlan, (index, event): (usize, &EventDescription)) -> Self {
+        // The place where a thread waits is the code that called the kernel: all waits end in the kernel's scheduler.
+        let waits = is_off_cpu(&event.name, &event.attr);
         let counts_at_caller = match plan.kernel {
+            _ if waits => true,
             KernelSamples::Apart => false,
             KernelSamples::WithCallerOfSetAside => plan.set_aside.contains(&index),
             KernelSamples::WithCaller => true,
@@ -121,6 +131,7 @@ impl EventReader {
             layout: event.layout.clone(),
             has_chains: fields.contains(SampleType::CALLCHAIN) || has_call_stack,
             call_stack: call_chains && has_call_stack,
+            waits,
             copies_stacks: call_chains
                 && fields.contains(SampleType::STACK_USER | SampleType::REGS_USER),
             kernel_entry: counts_at_caller
@@ -131,27 +142,29 @@ impl EventReader {
 }
 
 /// The stages, and the state between them.
-struct Loader<'a> {
-    data: &'a PerfData,
-    plan: &'a LoadPlan,
-    events: Vec<EventReader>,
-    system: System<'a>,
-    identifier: Identifier<'a>,
+pub(super) struct Loader<'a> {
+    pub(super) data: &'a PerfData,
+    pub(super) plan: &'a LoadPlan,
+    pub(super) events: Vec<EventReader>,
+    pub(super) system: System<'a>,
+    pub(super) identifier: Identifier<'a>,
     /// Unwinds copied stacks; `None` where there are none.
-    unwinding: Option<Box<Unwinding<'a>>>,
+    pub(super) unwinding: Option<Box<Unwinding<'a>>>,
     call_stack: CallStack,
-    stacking: Stacking,
-    counting: Counting<'a>,
+    pub(super) stacking: Stacking,
+    pub(super) counting: Counting<'a>,
     /// The collectors of branches and memory accesses; `None` unless they were asked for and recorded.
-    collectors: Option<Box<Collectors>>,
+    pub(super) collectors: Option<Box<Collectors>>,
     /// Looks at the samples that hold the counts of a group.
     visitor: Option<&'a mut dyn GroupVisitor>,
-    switches: SwitchLog,
-    losses: Losses,
+    pub(super) switches: SwitchLog,
+    /// The waits of an off-CPU event; `None` without one.
+    pub(super) waits: Option<Box<Waits>>,
+    pub(super) losses: Losses,
 }
 
 impl<'a> Loader<'a> {
-    fn new(
+    pub(super) fn new(
         data: &'a PerfData,
         plan: &'a LoadPlan,
         visitor: Option<&'a mut dyn GroupVisitor>,
@@ -160,6 +173,7 @@ impl<'a> Loader<'a> {
         let events: Vec<EventReader> = described
             .map(|event| EventReader::new(data, plan, event))
             .collect();
+        let waits = events.iter().any(|event| event.waits);
         let reads_groups = events.iter().any(|event| event.shape.reads_group());
         Loader {
             data,
@@ -174,12 +188,13 @@ impl<'a> Loader<'a> {
             collectors: Collectors::new(data, plan),
             visitor,
             switches: SwitchLog::default(),
+            waits: waits.then(Box::default),
             losses: Losses::default(),
         }
     }
 
     #[inline]
-    fn record(&mut self, record: &FileRecord<'_>) {
+    pub(super) fn record(&mut self, record: &FileRecord<'_>) {
         match record.raw.kind {
             RecordType::SAMPLE => self.sample(record),
             RecordType::MMAP
@@ -195,7 +210,9 @@ impl<'a> Loader<'a> {
                 }
                 self.note_gap(&record.raw);
             }
-            RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE if self.plan.switches => {
+            RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE
+                if self.plan.switches || self.waits.is_some() =>
+            {
                 self.switch(record);
             }
             _ => {}
@@ -207,10 +224,40 @@ impl<'a> Loader<'a> {
         let parsed = event.map(|event| event.layout.parse(&record.raw));
         match (parsed, record.time) {
             (Some(Ok(Record::Switch(switch, ids))), Some(time)) => {
-                self.switches.note(&switch, &ids, time);
+                if self.plan.switches {
+                    self.switches.note(&switch, &ids, time);
+                }
+                self.end_wait(&switch, &ids, time);
             }
             (Some(Err(_)), _) => self.losses.malformed += 1,
             _ => {}
+        }
+    }
+
+    /// Counts the wait that a switch ends, if it ends one.
+    fn end_wait(&mut self, switch: &Switch, ids: &SampleId, time: u64) {
+        let (Some(waits), Some(tid)) = (&mut self.waits, ids.tid) else {
+            return;
+        };
+        if switch.out {
+            waits.switch_away(tid, switch.preempted, time);
+            return;
+        }
+        // The sample of the wait may still be with the threads that unwind.
+        self.settle_all();
+        let waits = self.waits.as_mut();
+        if let Some(wait) = waits.and_then(|waits| waits.switch_back(tid, time)) {
+            self.count_wait(wait);
+        }
+    }
+
+    pub(super) fn count_wait(&mut self, wait: EndedWait) {
+        match wait.place {
+            Some(place) => self.counting.count(wait.sample, place),
+            None => {
+                let sums = &mut self.counting.events[wait.sample.event];
+                sums.all.add_sample(wait.sample.hit.weight);
+            }
         }
     }
 
@@ -308,7 +355,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Counts all samples whose stacks are being unwound.
-    fn settle_all(&mut self) {
+    pub(super) fn settle_all(&mut self) {
         while let Some(batch) = self
             .unwinding
             .as_mut()
@@ -361,8 +408,10 @@ impl<'a> Loader<'a> {
             in_kernel: caller.is_some(),
         };
         let reads_group = reader.shape.reads_group();
+        let waits = reader.waits;
         if !task.passes {
             match reads_group {
+                _ if waits => self.begin_wait(task, hit, None),
                 true => self.count_group(task, raw, hit, None),
                 false => self.counting.events[task.event].all.add_sample(task.weight),
             }
@@ -379,6 +428,9 @@ impl<'a> Loader<'a> {
         if reads_group {
             let stack = self.count_waiting();
             self.count_group(task, raw, hit, Some(stack));
+        } else if waits {
+            let stack = self.count_waiting();
+            self.begin_wait(task, hit, Some(stack));
         } else if self.counting.events[task.event].tells_times {
             let stack = self.count_waiting();
             self.counting.count(sample, stack);
@@ -387,8 +439,27 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Lets a switch away from a thread wait for the switch back.
+    fn begin_wait(&mut self, task: SampledTask, hit: Hit, place: Option<u32>) {
+        let tid = self.system.tasks.threads()[task.thread as usize].tid;
+        let sample = WaitingSample {
+            event: task.event,
+            sample_key: task.sample_key,
+            hit,
+        };
+        let elapsed = hit.elapsed.unwrap_or(0);
+        let since = self
+            .identifier
+            .first_time
+            .unwrap_or(0)
+            .saturating_add(elapsed);
+        if let Some(waits) = &mut self.waits {
+            waits.begin((tid, task.thread), sample, place, since);
+        }
+    }
+
     /// Counts all samples whose stacks are being looked for. Returns the stack that was begun last.
-    fn count_waiting(&mut self) -> u32 {
+    pub(super) fn count_waiting(&mut self) -> u32 {
         let counting = &mut self.counting;
         self.stacking
             .finish(|sample, stack| counting.count(sample, stack))
@@ -433,70 +504,9 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn finish(mut self) -> Profile {
-        self.count_waiting();
-        let details = self.collectors.take();
-        let details = details.map(|all| all.finish()).unwrap_or_default();
-        let Stacking {
-            mut frames,
-            mut stacks,
-            ..
-        } = self.stacking;
-        let (mut system, mut keys, mut losses) = (self.system, self.identifier.keys, self.losses);
-        frames.freeze();
-        stacks.freeze();
-        system.tasks.freeze(&system.modules);
-        keys.freeze();
-        if let Some(unwinding) = &self.unwinding {
-            losses.unwinding = unwinding.counts;
-            losses.unwinding_notes = unwinding.notes();
-        }
-        let features = self.data.features();
-        losses.unsampled.clone_from(&features.unsampled);
-        losses.spaces_not_copied = system.budget.refused();
-        losses.jit_dumps_without_times = system.jit.untimed;
-        losses.jit_dumps_refused = system.jit.refused;
-        let running = self.counting.running;
-        let read = self.events.into_iter().zip(self.data.events());
-        let events = self
-            .counting
-            .events
-            .into_iter()
-            .zip(read)
-            .enumerate()
-            .map(|(index, (counts, (reader, description)))| EventProfile {
-                name: description.name.clone(),
-                attr: description.attr.clone(),
-                all: counts.all,
-                total: counts.total,
-                has_chains: reader.has_chains,
-                weighs_events: reader.shape.weighs_events(&description.attr),
-                is_set_aside: self.plan.set_aside.contains(&index),
-                running: running.of_event(index),
-                counts: counts.counter.freeze(),
-                in_kernel: reader.kernel_entry.map(|_| counts.in_kernel.freeze()),
-            })
-            .collect();
-        Profile {
-            options: self.plan.options,
-            by_cpu: self.plan.cpus,
-            events,
-            frames: Arc::new(frames),
-            stacks: Arc::new(stacks),
-            sample_keys: Arc::new(keys),
-            sockets: sockets(self.data),
-            start: self.identifier.first_time,
-            stack_order: Arc::default(),
-            ends_at_thunk: Arc::default(),
-            mapping_log: Arc::new(system.take_mapping_log()),
-            recorded_kernel: system.recorded_kernel(features.os_release.clone()),
-            imported: features.imported.clone(),
-            modules: Arc::new(system.modules),
-            tasks: Arc::new(system.tasks),
-            details: Arc::new(details),
-            switch_log: Arc::new(self.switches),
-            losses,
-        }
+    /// Returns whether samples hold copies of stacks, which are wanted.
+    pub(super) fn copies_stacks(&self) -> bool {
+        self.events.iter().any(|event| event.copies_stacks)
     }
 }
 
@@ -504,11 +514,4 @@ impl<'a> Loader<'a> {
 fn has_call_stack(attr: &Attr) -> bool {
     attr.sample_type.contains(SampleType::BRANCH_STACK)
         && BranchFilter(attr.branch_sample_type).is_call_stack()
-}
-
-/// Returns the socket of each CPU, where the recording states it.
-fn sockets(data: &PerfData) -> Arc<[u32]> {
-    let topology = data.features().cpu_topology.as_ref();
-    let cpus = topology.map_or(&[][..], |topology| &topology.cpus);
-    cpus.iter().map(|(_, socket)| *socket).collect()
 }

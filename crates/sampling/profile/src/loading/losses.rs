@@ -1,5 +1,6 @@
 //! Losses and damage that make the counts incomplete.
 
+use crate::loading::waits::OffCpu;
 use crate::stacks::unwinding::UnwindCounts;
 use dioptra_perfdata::ReadSummary;
 use dioptra_perfevents::Unsampled;
@@ -32,6 +33,8 @@ pub struct Losses {
     pub unwinding_notes: Vec<Note>,
     /// Processes whose mappings were given up because a hostile file asked for too many copies.
     pub spaces_not_copied: u64,
+    /// Switches of the off-CPU event that are in no count, and waits that the recording does not show whole.
+    pub off_cpu: OffCpu,
     /// jitdump files whose times could not be compared with the recording's. Where code replaced other code, only the
     /// last code is known.
     pub jit_dumps_without_times: u64,

@@ -2,10 +2,15 @@
 //!
 //! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
 //! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
+//! [`waits`] holds samples of switches back until their threads run again.
+//! [`live`] takes the records of a recording that goes on.
 
+mod counters;
 pub(crate) mod counting;
 pub(crate) mod details;
+mod finish;
 pub(crate) mod identify;
+pub(crate) mod live;
 pub(crate) mod load;
 pub(crate) mod losses;
 pub(crate) mod plan;
@@ -14,3 +19,4 @@ pub(crate) mod sample_fields;
 pub(crate) mod stacking;
 pub(crate) mod system;
 pub(crate) mod visit;
+pub(crate) mod waits;

@@ -3,5 +3,6 @@
 pub(crate) mod debug_info;
 pub(crate) mod imported;
 pub(crate) mod inlined;
+pub(crate) mod live;
 pub(crate) mod names;
 pub(crate) mod unknown;

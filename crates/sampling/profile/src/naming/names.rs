@@ -9,7 +9,8 @@ use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
 use dioptra_perfdata::ImportedNames;
 use dioptra_symbols::{
-    ModuleKind, ModuleRequest, Note, RelativeAddress, SymbolOptions, Symbolizer, demangle,
+    ModuleKind, ModuleRequest, ModuleSymbols, Note, RelativeAddress, SymbolOptions, Symbolizer,
+    demangle,
 };
 use hashbrown::HashMap;
 use rayon::prelude::*;
@@ -94,12 +95,13 @@ pub struct Names {
 }
 
 /// The form in which names are shown.
-#[derive(Clone, Copy)]
-struct Shown {
-    demangled: bool,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) demangled: bool,
 }
 
 /// A function's name within its module.
+#[derive(Clone, Debug)]
 pub(super) struct OwnName {
     pub(super) name: String,
     pub(super) start: Option<u64>,
@@ -125,11 +127,12 @@ pub(crate) fn hash_of(name: &str) -> u64 {
 }
 
 /// The names of one module's places.
+#[derive(Clone, Debug, Default)]
 pub(super) struct ModuleNames {
-    names: Vec<OwnName>,
+    pub(super) names: Vec<OwnName>,
     /// Each place with the index of its name.
     pub(super) places: Vec<(FrameId, u32)>,
-    notes: Vec<Note>,
+    pub(super) notes: Vec<Note>,
 }
 
 impl ModuleNames {
@@ -138,6 +141,16 @@ impl ModuleNames {
         self.names.push(name);
         // The number of names is at most the number of frames, which fits.
         u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Adds the names of other places.
+    fn append(&mut self, other: ModuleNames) {
+        let first = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.extend(other.names);
+        let places = other.places.into_iter();
+        self.places
+            .extend(places.map(|(frame, name)| (frame, first + name)));
+        self.notes.extend(other.notes);
     }
 }
 
@@ -177,7 +190,7 @@ impl Names {
         names
     }
 
-    fn append(&mut self, module: ModuleId, named: ModuleNames) {
+    pub(super) fn append(&mut self, module: ModuleId, named: ModuleNames) {
         // The number of functions is at most the number of frames, which fits.
         let base = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
         self.functions
@@ -342,16 +355,9 @@ fn name_module(
     shown: Shown,
     imported: Option<&ImportedNames>,
 ) -> ModuleNames {
-    let mut result = ModuleNames {
-        names: Vec::new(),
-        places: Vec::with_capacity(places.len()),
-        notes: Vec::new(),
-    };
-    if module.is_unknown() {
-        name_unknown(&places, &mut result);
-        return result;
-    }
-    if let Some(names) = imported {
+    places.sort_unstable();
+    let mut result = ModuleNames::default();
+    if let Some(names) = imported.filter(|_| !module.is_unknown()) {
         let named = super::imported::name_places(names, module, &mut places, &mut result);
         // No file of this machine belongs to a profile's memory without a file.
         if named && (places.is_empty() || module.kind == ModuleKind::NotAFile) {
@@ -359,24 +365,57 @@ fn name_module(
             return result;
         }
     }
-    if let Some(symbols) = crate::processes::jit::symbols_of(module, symbolizer) {
-        name_jit_module(symbols, &places, shown, &mut result);
-        return result;
-    }
-    let request = ModuleRequest {
+    let named = name_without_file(module, &places, symbolizer, shown);
+    result.append(named.unwrap_or_else(|| {
+        let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
+        let symbols = symbolizer.load_for(&request(module), addresses);
+        name_by_symbols(&symbols, &places, shown)
+    }));
+    result
+}
+
+/// Returns the request for a module's symbols.
+pub(super) fn request(module: &Module) -> ModuleRequest<'_> {
+    ModuleRequest {
         kind: module.kind,
         path: module.path(),
         build_id: module.build_id.as_deref(),
+    }
+}
+
+/// Names the places of the unknown module, or of code that was made at run time; `None` for other modules.
+pub(super) fn name_without_file(
+    module: &Module,
+    places: &[(u64, FrameId)],
+    symbolizer: &Symbolizer,
+    shown: Shown,
+) -> Option<ModuleNames> {
+    let mut result = ModuleNames::default();
+    if module.is_unknown() {
+        name_unknown(places, &mut result);
+        return Some(result);
+    }
+    let symbols = crate::processes::jit::symbols_of(module, symbolizer)?;
+    name_jit_module(symbols, places, shown, &mut result);
+    Some(result)
+}
+
+/// Names places, in rising order, by a module's symbols.
+pub(super) fn name_by_symbols(
+    symbols: &ModuleSymbols,
+    places: &[(u64, FrameId)],
+    shown: Shown,
+) -> ModuleNames {
+    let mut result = ModuleNames {
+        names: Vec::new(),
+        places: Vec::with_capacity(places.len()),
+        notes: symbols.notes().to_vec(),
     };
-    places.sort_unstable();
-    let addresses = places.iter().map(|(address, _)| RelativeAddress(*address));
-    let symbols = symbolizer.load_for(&request, addresses);
-    result.notes = symbols.notes().to_vec();
     let mut ids: HashMap<(u64, &str), u32, FxBuildHasher> = HashMap::default();
     // Functions of one file follow each other.
     let mut last_file: Option<Arc<str>> = None;
     for (address, frame) in places {
-        let address = RelativeAddress(address);
+        let address = RelativeAddress(*address);
         let function = symbols.function(address);
         // Two functions may share a name, such as static functions of two sources; their start distinguishes them.
         let symbol = match &function {
@@ -405,7 +444,7 @@ fn name_module(
                 link_name: hash_of(symbol.1),
             })
         });
-        result.places.push((frame, id));
+        result.places.push((*frame, id));
     }
     result
 }

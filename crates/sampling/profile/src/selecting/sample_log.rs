@@ -71,6 +71,15 @@ impl Weights {
         }
     }
 
+    /// Forgets the weights of the first rows.
+    fn forget(&mut self, rows: usize) {
+        match self {
+            Weights::None | Weights::Constant(_) => {}
+            Weights::Narrow(list) => drop(list.drain(..rows)),
+            Weights::Wide(list) => drop(list.drain(..rows)),
+        }
+    }
+
     #[inline]
     fn get(&self, row: usize) -> u64 {
         match self {
@@ -135,6 +144,48 @@ impl SampleLog {
         if hit.factor != 1.0 || !self.factors.is_empty() {
             self.factors.push(hit.factor);
         }
+    }
+
+    /// Forgets the samples at the front that were taken before `elapsed`, once they are half of all, and the oldest samples
+    /// beyond `most`. Returns the number of younger samples that were forgotten because of `most`.
+    pub(crate) fn forget(&mut self, elapsed: u64, most: usize) -> u64 {
+        let length = self.offsets.len();
+        let mut old = 0;
+        for (index, block) in self.blocks.iter().enumerate() {
+            let next = self.blocks.get(index + 1);
+            let end = next.map_or(length, |next| next.first);
+            let is_old = |row: &usize| {
+                let offset = u64::from(self.offsets[*row]);
+                block
+                    .base
+                    .is_some_and(|base| base.saturating_add(offset) < elapsed)
+            };
+            old += (block.first..end).take_while(is_old).count();
+            if old < end {
+                break;
+            }
+        }
+        let beyond = length.saturating_sub(most);
+        if old * 2 < length && beyond == 0 {
+            return 0;
+        }
+        let rows = old.max(beyond);
+        self.offsets.drain(..rows);
+        self.cells.drain(..rows);
+        self.weights.forget(rows);
+        if !self.factors.is_empty() {
+            self.factors.drain(..rows);
+        }
+        let kept = self.blocks.partition_point(|block| block.first <= rows);
+        // The block that holds the first kept row loses rows at its front only.
+        self.blocks.drain(..kept.saturating_sub(1));
+        for block in &mut self.blocks {
+            block.first = block.first.saturating_sub(rows);
+        }
+        if rows == length {
+            self.blocks.clear();
+        }
+        beyond.saturating_sub(old) as u64
     }
 
     /// Calls `visit` with the cell of every sample within `span`, in the order in which the samples were read.
@@ -237,6 +288,46 @@ mod tests {
                     .collect();
                 assert_eq!(rows(&log, span), within, "{span:?}");
             }
+        }
+    }
+
+    #[test]
+    fn old_samples_are_forgotten_from_the_front() {
+        let second = 1_000_000_000;
+        for varying in [false, true] {
+            let mut log = SampleLog::default();
+            let mut expected = Vec::new();
+            for index in 0..1000_u64 {
+                let hit = Hit {
+                    weight: if varying { index % 7 } else { 3 },
+                    elapsed: Some(index * second / 10),
+                    factor: if varying { 2.0 } else { 1.0 },
+                    in_kernel: false,
+                };
+                log.push(index as u32, hit);
+                expected.push((index as u32, hit.weight, hit.elapsed, hit.factor));
+            }
+            // Less than half of them are old.
+            assert_eq!(log.forget(40 * second, usize::MAX), 0);
+            assert_eq!(rows(&log, (None, None)), expected);
+            assert_eq!(log.forget(60 * second, usize::MAX), 0);
+            assert_eq!(rows(&log, (None, None)), expected[600..]);
+            let span = (Some(70 * second), Some(71 * second));
+            assert_eq!(rows(&log, span), expected[700..710]);
+            assert_eq!(log.forget(60 * second, 150), 250);
+            assert_eq!(rows(&log, (None, None)), expected[850..]);
+            assert_eq!(log.forget(1000 * second, usize::MAX), 0);
+            assert_eq!(rows(&log, (None, None)), []);
+            log.push(
+                7,
+                Hit {
+                    weight: 1,
+                    elapsed: Some(5),
+                    factor: 1.0,
+                    in_kernel: false,
+                },
+            );
+            assert_eq!(rows(&log, (None, None)).len(), 1);
         }
     }
 

@@ -130,6 +130,15 @@ impl Stacks {
         next
     }
 
+    /// Returns a copy without the tables that only growing needs.
+    pub(crate) fn frozen(&self) -> Self {
+        Stacks {
+            nodes: self.nodes.clone(),
+            firsts: Vec::new(),
+            others: Slots::default(),
+        }
+    }
+
     /// Drops the tables that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.firsts = Vec::new();

@@ -73,6 +73,14 @@ impl Frames {
         self.ids.get_or_insert((frame.address, frame.module), next)
     }
 
+    /// Returns a copy without the table that only growing needs.
+    pub(crate) fn frozen(&self) -> Self {
+        Frames {
+            list: self.list.clone(),
+            ids: Slots::default(),
+        }
+    }
+
     /// Drops the table that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.ids = Slots::default();

@@ -50,7 +50,7 @@ impl Recording<'_> {
             }
             recorded.extend_from_slice(extension.events());
         }
-        let tracing_data = if spec.to_stdout() {
+        let tracing_data = if spec.is_pipe() {
             // A pipe states them at the start.
             None
         } else {

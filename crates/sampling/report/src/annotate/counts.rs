@@ -72,7 +72,7 @@ impl FrameCounts {
 pub(super) fn events_of(profile: &Profile, events: &[usize]) -> Vec<AnnotatedEvent> {
     let of = |index: &usize| {
         let event = &profile.events()[*index];
-        let unit: Option<Unit> = event.weighs_events().then(|| weight_unit(event.attr()));
+        let unit: Option<Unit> = event.weighs_events().then(|| weight_unit(event));
         AnnotatedEvent {
             index: *index,
             name: event.name().to_owned(),

@@ -125,7 +125,7 @@ impl Compared {
         let profiles = events_of(event, inputs);
         let unit = profiles.first().map_or(Unit::Events, |first| {
             if first.weighs_events() {
-                weight_unit(first.attr())
+                weight_unit(first)
             } else {
                 Unit::Samples
             }

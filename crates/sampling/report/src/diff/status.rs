@@ -2,11 +2,12 @@
 
 use super::test::adjusted;
 use crate::grid::Grid;
-use dioptra_tables::Cell;
+use dioptra_tables::{Cell, Facts, Severity};
+use serde_json::json;
 
 /// The largest part of the rows marked `new` or `gone` that chance may have left without samples in the other
 /// profile.
-pub(super) const LEAST_LIKELY: f64 = 0.05;
+const LEAST_LIKELY: f64 = 0.05;
 
 /// The profiles that have samples of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,16 @@ pub(super) fn find(grid: &Grid, samples: &[Vec<u64>], slot: usize) -> Vec<Status
         }
     }
     found
+}
+
+/// Adds the fact that explains doubtful statuses.
+pub(super) fn add_fact(facts: &mut Facts) {
+    facts.add(
+        Severity::Info,
+        "perhaps_unsampled",
+        "new? and gone?: so few samples that chance may have left the row out of the other profile",
+        json!(LEAST_LIKELY),
+    );
 }
 
 /// Returns the logarithm of the probability that all samples of a row, by event, lie in the profile with the samples

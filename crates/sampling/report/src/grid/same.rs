@@ -270,3 +270,19 @@ fn match_modules(inputs: &[Input<'_>], matching: Match) -> Vec<Vec<usize>> {
     }
     result
 }
+
+/// Returns the functions of the second input that [`crate::diff()`] compares with a function of the first one: those of
+/// the same name in the same module, told apart by their addresses or source files where several have the name.
+pub fn same_functions_of(inputs: &[Input<'_>; 2], function: FunctionId) -> Vec<FunctionId> {
+    let same = Same::new(inputs, Match::Versions, &[Dimension::Function]);
+    let wanted = same.key(0, Dimension::Function, function);
+    let Some(known) = inputs[0].names.functions().get(function as usize) else {
+        return Vec::new();
+    };
+    let others = inputs[1].names.functions().iter().zip(0_u32..);
+    others
+        .filter(|(other, _)| inputs[1].shapes.is_some() || other.name == known.name)
+        .map(|(_, id)| id)
+        .filter(|id| same.key(1, Dimension::Function, *id) == wanted)
+        .collect()
+}

@@ -24,7 +24,7 @@ use crate::collecting::overhead::Overhead;
 use crate::collecting::scheduling;
 use crate::program::{executable, runtime_file, untraced};
 use crate::serving::server::Listener;
-use dioptra_processes::command::{CommandStatus, HeldCommand};
+use dioptra_processes::command::{CommandStatus, HeldCommand, Streams};
 use dioptra_processes::signals::Signals;
 use dioptra_tracedata::{JournalEntry, RecordingEnd, TraceWriter};
 use dioptra_tracelayout::arena::{BLOCK, DROP};
@@ -113,8 +113,12 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     if untraced::is_disturbed(&program) {
         environment.retain(|(name, _)| name != "LD_PRELOAD");
     }
-    let mut command =
-        HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
+    let mut command = HeldCommand::hold_with(
+        &spec.command,
+        &environment,
+        signals.mask_before(),
+        Streams::Ours,
+    )?;
     // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;

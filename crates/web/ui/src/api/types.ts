@@ -435,7 +435,7 @@ inlined?: 0 | 1, };
  */
 export type TableRequest = { 
 /**
- * The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, line,
+ * The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, block, line,
  * instruction, time.
  */
 by?: string, 
@@ -496,7 +496,8 @@ of?: TableOf,
  */
 metric?: Array<string>, 
 /**
- * With `of=diff`: the index of the profile whose changes are shown.
+ * The index of a profile that is compared: with `of=diff` its changes are shown, with `of=report` its counts beside
+ * these.
  */
 with?: number, 
 /**
@@ -920,6 +921,10 @@ path?: Array<string>,
  */
 focus?: string, 
 /**
+ * Derived columns whose values nodes have: names of metrics, of sets, or `SET:METRIC`.
+ */
+metric?: Array<string>, 
+/**
  * The index of a profile with which nodes are compared.
  */
 with?: number, 
@@ -1062,6 +1067,10 @@ changes?: FlameChanges,
  */
 total_nodes: number, 
 /**
+ * With `metric`: the metrics of nodes with everything below them.
+ */
+metrics?: Array<FlameMetric>, 
+/**
  * With `with`: the weights of the same nodes in the other profile.
  */
 other?: FlameOther, 
@@ -1090,6 +1099,39 @@ bare_samples: Array<number>,
  * The sum of their periods.
  */
 bare_weight: Array<number>, };
+
+/**
+ * A metric of the nodes of a tree.
+ */
+export type FlameMetric = { 
+/**
+ * Its name in its set.
+ */
+name: string, 
+/**
+ * The heading of its column in tables.
+ */
+title: string, 
+/**
+ * Its unit.
+ */
+unit: string | null, 
+/**
+ * Its value for all selected samples; null where it is not defined.
+ */
+whole: number | null, 
+/**
+ * By node: the value for the node and everything below it; null where it is not defined.
+ */
+values: Array<number | null>, 
+/**
+ * By node: one standard error of the value.
+ */
+errors: Array<number | null>, 
+/**
+ * By node: 1 if the value rests on so few samples that chance may have made it.
+ */
+few: Array<number>, };
 
 /**
  * An event of a tree.
@@ -1287,6 +1329,10 @@ export type FunctionRequest = {
  */
 syntax?: Syntax, 
 /**
+ * The index of a profile with which lines and instructions are compared.
+ */
+with?: number, 
+/**
  * The profile's index; the first one unless given.
  */
 profile?: number, 
@@ -1413,9 +1459,101 @@ lines: Array<CodeLine>,
  */
 unresolved_jumps: number, 
 /**
+ * The counts in the profile that is compared.
+ */
+other?: FunctionOther, 
+/**
  * Losses, fallbacks and limits.
  */
 facts: Array<FactAnswer>, };
+
+/**
+ * The counts of a function in another profile.
+ */
+export type FunctionOther = { 
+/**
+ * The other profile's index.
+ */
+profile: number, 
+/**
+ * Its generation.
+ */
+generation: number, 
+/**
+ * The number of its functions that are this one; 0 if it has no samples of it.
+ */
+functions: number, 
+/**
+ * By event: its sums there; null where the other profile lacks the event.
+ */
+events: Array<OtherEvent | null>, 
+/**
+ * The lines of the answer, as the other profile counts them.
+ */
+lines: OtherLines, 
+/**
+ * The instructions of the answer, as the other profile counts them; null where the code is not the same.
+ */
+instructions: OtherInstructions | null, 
+/**
+ * Why instructions are not compared.
+ */
+instructions_why: string | null, };
+
+/**
+ * An event in the other profile.
+ */
+export type OtherEvent = { 
+/**
+ * All selected samples.
+ */
+total: Counted, 
+/**
+ * The samples in the function itself.
+ */
+own: Counted, };
+
+/**
+ * Counts of lines in the other profile.
+ */
+export type OtherLines = { 
+/**
+ * By event, then line of the answer: samples of instructions that were made from it.
+ */
+samples: Array<Array<number>>, 
+/**
+ * By event, then line: the sum of their periods.
+ */
+weight: Array<Array<number>>, 
+/**
+ * By event, then line: samples of instructions to which it led, by inlined calls too.
+ */
+outer_samples: Array<Array<number>>, 
+/**
+ * By event, then line: the sum of their periods.
+ */
+outer_weight: Array<Array<number>>, 
+/**
+ * By event: samples at lines that only the other profile has.
+ */
+only_there_samples: Array<number>, 
+/**
+ * By event: the sum of their periods.
+ */
+only_there_weight: Array<number>, };
+
+/**
+ * Counts of instructions in the other profile.
+ */
+export type OtherInstructions = { 
+/**
+ * By event, then instruction of the answer: samples.
+ */
+samples: Array<Array<number>>, 
+/**
+ * By event, then instruction: the sum of their periods.
+ */
+weight: Array<Array<number>>, };
 
 /**
  * Which function it is.
@@ -1856,6 +1994,10 @@ from?: number,
  */
 count?: number, 
 /**
+ * The index of a profile whose rows are given, too.
+ */
+with?: number, 
+/**
  * The profile's index; the first one unless given.
  */
 profile?: number, 
@@ -1967,6 +2109,10 @@ peak: number,
  */
 untimed: number, 
 /**
+ * The profile that is compared.
+ */
+other?: TimelineOther, 
+/**
  * Losses, fallbacks and limits.
  */
 facts: Array<FactAnswer>, };
@@ -2029,10 +2175,72 @@ last_ns: number,
  */
 values: Array<number>, 
 /**
+ * The same row in the profile that is compared; absent where it has none.
+ */
+other?: TimelineOtherRow, 
+/**
  * By bin: the part of it, in thousandths, that the thread was off the CPU, or that the CPU idled. Absent where no
  * switches were recorded.
  */
 off?: Array<number>, };
+
+/**
+ * The profile that is compared in a timeline. Its bins are those of the answer, from its own first sample on.
+ */
+export type TimelineOther = { 
+/**
+ * Its index.
+ */
+profile: number, 
+/**
+ * Its generation.
+ */
+generation: number, 
+/**
+ * Where it ends.
+ */
+end_ns: number, 
+/**
+ * Its samples in the bins.
+ */
+samples: number, 
+/**
+ * The number of its rows that are no row of the first profile.
+ */
+unmatched_rows: number, 
+/**
+ * Their samples.
+ */
+unmatched_samples: number, 
+/**
+ * The largest value of one bin in the rows of the answer.
+ */
+peak: number, };
+
+/**
+ * A row in the profile that is compared.
+ */
+export type TimelineOtherRow = { 
+/**
+ * The name of the thread or process there.
+ */
+name: string, 
+/**
+ * The number of the thread, process or CPU there.
+ */
+number: number | null, 
+/**
+ * All samples in the bins.
+ */
+samples: number, 
+/**
+ * The sum of their periods.
+ */
+weight: number, 
+/**
+ * By bin.
+ */
+values: Array<number>, };
 
 /**
  * The answers that a static report stores, and what a reader must know about them.
@@ -2574,6 +2782,10 @@ count?: number,
  */
 at?: number, 
 /**
+ * Answer before all rows are counted, if they are not yet; goes without `at`.
+ */
+preview: boolean, 
+/**
  * The trace's index in the status; the first trace unless given.
  */
 profile?: number, 
@@ -2615,9 +2827,13 @@ rows: Array<ReplayRow>,
  */
 from: number, 
 /**
- * The number of all rows.
+ * The number of all rows; the number of rows up to the last one of this answer while `counted` is false.
  */
 total_rows: number, 
+/**
+ * Whether all rows are counted. If not, losses are not known yet either.
+ */
+counted: boolean, 
 /**
  * With `at`: the place of the first row that is not before that time.
  */

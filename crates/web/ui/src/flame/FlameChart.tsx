@@ -8,6 +8,7 @@ import { createRowHeight } from "../table/virtual";
 import { changeOf } from "./change";
 import type { ColourMode } from "./colours";
 import { drawFlame, type FlameLook, labelOf, levelTop } from "./draw";
+import { metricOf } from "./metricColours";
 import { ALL, type FlameModel, inAnswer, neighbour, nodeAt, nodeAtPath, pathOf } from "./model";
 import { type NodeAction, NodeMenu } from "./NodeMenu";
 
@@ -206,6 +207,9 @@ function Details(props: { model: FlameModel; node: number; x: number; y: number;
         <tr><td /><td class="value dim">total</td><td /><td class="value dim">self</td><td class="value dim">{props.things ?? "samples"}</td></tr>
         {rows().map((row) => <tr><td>{visible(row.name)}</td><td class="value">{row.share}</td><td class="value">{row.total}</td><td class="value">{row.own}</td><td class="value">{row.samples}</td></tr>)}
       </tbody></table>
+      <Show when={metricOf(props.model, props.node)}>
+        {(metric) => <div>{visible(metric().title)}, with callees: {metric().value === null ? "no value" : inUnit(metric().value!, metric().unit)}{metric().error !== null ? ` ± ${inUnit(metric().error!, metric().unit)}` : ""}{metric().few ? " – rests on few samples" : ""}</div>}
+      </Show>
       <Show when={changeOf(props.model, props.node)}>
         {(change) => <div>{shareOf(change().before, 1)} → {change().isGone ? "gone" : shareOf(change().after, 1)}</div>}
       </Show>

@@ -6,10 +6,11 @@ import { baseName, fold, visible } from "../names";
 import { report } from "../net/client";
 import { go } from "../state/url";
 import { learnNames } from "../state/selection";
-import { countHint, countText, type Measure } from "./counts";
+import { eventsShown, instructionsThere, type Measure } from "./counts";
 import { type ArrowPiece, layArrows, type ListingRow, listRows, MOST_LANES } from "./listing";
 import { type FunctionModel, type Picked, pickBlock, pickInstruction } from "./model";
-import { CodeRows, ShareCell } from "./Rows";
+import { CodeRows, EventCells, EventHeads } from "./Rows";
+import { ComparedNote } from "./ComparedNote";
 import { colourInstruction } from "./syntax";
 
 interface AssemblyProps {
@@ -88,11 +89,12 @@ export function AssemblyPane(props: AssemblyProps) {
       </div>
       <Show when={!answer().has_code}><p class="pane-note">The module's file was not found, so there are no instructions: these are the addresses that have samples.</p></Show>
       <Show when={answer().has_code && answer().files.length === 0}><p class="pane-note">No debug information says which source lines the function was made from. Build the program with -g, or install its debug package.</p></Show>
-      <div class="code-pane assembly" style={{ "--events": answer().events.length }}>
+      <ComparedNote answer={answer()} instructions />
+      <div class="code-pane assembly" classList={{ compared: answer().other !== undefined }} style={{ "--events": eventsShown(answer()).length }}>
         <CodeRows
           label="Assembly" count={rows().length} show={show()} classOf={classOf} onPick={pick} onOpen={openRow}
           head={<>
-            <For each={answer().events}>{(event) => <span class="code-cell number" role="columnheader" title={visible(event.name)}>{visible(event.name)}</span>}</For>
+            <EventHeads answer={answer()} />
             <span class="code-cell arrows" role="columnheader">jumps</span><span class="code-cell address" role="columnheader">address</span>
             <span class="code-cell text" role="columnheader">instruction</span><span class="code-cell from" role="columnheader">line</span>
           </>}
@@ -122,7 +124,7 @@ function BlockRow(props: { model: FunctionModel; row: ListingRow & { kind: "bloc
   const isHeader = () => loop()?.header === props.row.block;
   return (
     <>
-      <Counts model={props.model} measure={props.measure} samples={block().samples} weights={block().weight} />
+      <Counts model={props.model} measure={props.measure} samples={block().samples} weights={block().weight} first={block().first} number={block().count} />
       <span class="code-cell block-title" role="gridcell">
         <span class="twisty open" aria-hidden="true" /> block {props.row.block}
         <Show when={loop()}>{(loop) => <span class="dim"> · {isHeader() ? "head of a loop" : "in a loop"}, depth {block().depth}{isHeader() && loop().trips !== null ? `, about ${loop().trips!.toFixed(1)} trips` : ""}</span>}</Show>
@@ -137,7 +139,7 @@ function InlinedRow(props: { model: FunctionModel; row: ListingRow & { kind: "in
     <>
       <Counts
         model={props.model} measure={props.measure} samples={props.row.isFolded ? sum(props.model.answer.instructions.samples) : []}
-        weights={props.row.isFolded ? sum(props.model.answer.instructions.weight) : []}
+        weights={props.row.isFolded ? sum(props.model.answer.instructions.weight) : []} first={props.row.first} number={props.row.isFolded ? props.row.count : 0}
       />
       <Arrows pieces={props.pieces} picked={-1} />
       <span class="code-cell inlined-title" role="gridcell">
@@ -172,7 +174,7 @@ function InstructionRow(props: { model: FunctionModel; at: number; row: number; 
   const list = (values: number[][]) => values.map((each) => each[props.at] ?? 0);
   return (
     <>
-      <Counts model={props.model} measure={props.measure} samples={list(instructions().samples)} weights={list(instructions().weight)} errors={list(instructions().error)} />
+      <Counts model={props.model} measure={props.measure} samples={list(instructions().samples)} weights={list(instructions().weight)} errors={list(instructions().error)} first={props.at} number={1} />
       <Arrows pieces={props.pieces} picked={props.picked} />
       <span class="code-cell address" role="rowheader" title={instructions().bytes[props.at] ?? ""}>{address(virtual())}</span>
       <span class="code-cell text" role="gridcell">
@@ -184,15 +186,9 @@ function InstructionRow(props: { model: FunctionModel; at: number; row: number; 
   );
 }
 
-function Counts(props: { model: FunctionModel; measure: Measure; samples: readonly number[]; weights: readonly number[]; errors?: readonly number[] }) {
-  return (
-    <For each={props.model.answer.events}>
-      {(event, e) => <ShareCell
-        samples={props.samples[e()] ?? 0} weight={props.weights[e()] ?? 0} total={event.own.weight} text={countText(event, props.measure, props.samples[e()] ?? 0, props.weights[e()] ?? 0)}
-        hint={countHint(event, props.samples[e()] ?? 0, props.weights[e()] ?? 0, props.errors?.[e()])}
-      />}
-    </For>
-  );
+function Counts(props: { model: FunctionModel; measure: Measure; samples: readonly number[]; weights: readonly number[]; errors?: readonly number[]; first: number; number: number }) {
+  const here = () => props.model.answer.events.map((_, e) => ({ samples: props.samples[e] ?? 0, weight: props.weights[e] ?? 0 }));
+  return <EventCells answer={props.model.answer} measure={props.measure} here={here()} {...(props.errors ? { errors: props.errors } : {})} there={(e) => instructionsThere(props.model.answer, e, props.first, props.number)} />;
 }
 
 const LANE = 7;

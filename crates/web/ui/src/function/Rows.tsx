@@ -1,6 +1,9 @@
 // A list of rows of code with its own cursor: virtual rows, arrow keys, a current row that other panes bring into sight.
 
-import { type Accessor, createEffect, createMemo, createSignal, createUniqueId, Index, type JSX, on, Show } from "solid-js";
+import { type Accessor, createEffect, createMemo, createSignal, createUniqueId, For, Index, type JSX, on, Show } from "solid-js";
+import { visible } from "../names";
+import type { FunctionAnswer } from "../net/types";
+import { type Compared, compare, type Counts, countHint, countText, eventsShown, type Measure } from "./counts";
 import { createRowHeight, createVirtualRows } from "../table/virtual";
 
 /** Classes that rows may have; one that a row has no more must be taken away. */
@@ -81,5 +84,53 @@ export function ShareCell(props: { samples: number; weight: number; total: numbe
     <span class="code-cell number" role="gridcell" title={props.hint} classList={{ hot: part() >= 0.1, few: props.samples > 0 && props.samples < 10 }} style={{ "--bar": `${Math.min(100, part() * 100)}%` }}>
       {props.samples > 0 ? props.text : ""}
     </span>
+  );
+}
+
+/** The heads of the events' columns. */
+export function EventHeads(props: { answer: FunctionAnswer }) {
+  return (
+    <For each={eventsShown(props.answer)}>
+      {(event) => (
+        <>
+          <span class="code-cell number" role="columnheader" title={visible(event.name)}>{visible(event.name)}</span>
+          <Show when={props.answer.other}><span class="code-cell number" role="columnheader" title={`${visible(event.name)} in the profile that is compared`}>there</span><span class="code-cell change" role="columnheader" title={`The change of ${visible(event.name)} from here to there; grey where it is no larger than chance makes it`}>change</span></Show>
+        </>
+      )}
+    </For>
+  );
+}
+
+interface EventCellsProps {
+  answer: FunctionAnswer;
+  measure: Measure;
+  /** By event. */
+  here: readonly Counts[];
+  errors?: readonly number[];
+  /** The same in the other profile; null where nothing can be compared. */
+  there(event: number): Counts | null;
+}
+
+/** The cells of all events in a row: the count here, and where profiles are compared the count there and the change. */
+export function EventCells(props: EventCellsProps) {
+  return (
+    <For each={eventsShown(props.answer)}>
+      {(event, e) => {
+        const here = () => props.here[e()] ?? { samples: 0, weight: 0 };
+        const compared = (): Compared | null => compare(event, props.answer.other?.events[e()] ?? null, props.measure, here(), props.there(e()));
+        return (
+          <>
+            <ShareCell
+              samples={here().samples} weight={here().weight} total={event.own.weight} text={countText(event, props.measure, here().samples, here().weight)}
+              hint={countHint(event, here().samples, here().weight, props.errors?.[e()])}
+            />
+            <Show when={props.answer.other}>
+              <ShareCell samples={props.there(e())?.samples ?? 0} weight={props.there(e())?.weight ?? 0} total={props.answer.other?.events[e()]?.own.weight ?? 0} text={compared()?.there ?? ""} hint={compared()?.hint ?? ""} />
+              <span class="code-cell change" role="gridcell" title={compared()?.hint ?? ""} classList={{ few: compared()?.within === true }}>{compared()?.change ?? ""}</span>
+            </Show>
+          </>
+        );
+      }}
+    </For>
   );
 }

@@ -8,9 +8,10 @@ import { loaded } from "../state/profile";
 import { createQuestion } from "../state/query";
 import { state } from "../state/url";
 import { Wrong } from "../shell/Message";
-import { countHint, countText, type Measure } from "./counts";
+import { ComparedNote } from "./ComparedNote";
+import { eventsShown, type Measure } from "./counts";
 import { type FunctionModel, lineKey, type Picked, pickLine, splitLineKey } from "./model";
-import { CodeRows, ShareCell } from "./Rows";
+import { CodeRows, EventCells, EventHeads } from "./Rows";
 import { colourSource } from "./syntax";
 
 interface SourceProps {
@@ -41,6 +42,13 @@ export function SourcePane(props: SourceProps) {
   const entry = (row: number) => { const at = props.model.lineAt.get(lineKey(props.file, lines()[row] ?? 0)); return at === undefined ? null : answer().lines[at]!; };
   const samples = (row: number, e: number) => { const line = entry(row); return line ? (outer() ? line.outer_samples[e]! : line.samples[e]!) : 0; };
   const weight = (row: number, e: number) => { const line = entry(row); return line ? (outer() ? line.outer_weight[e]! : line.weight[e]!) : 0; };
+  const here = (row: number) => answer().events.map((_, e) => ({ samples: samples(row, e), weight: weight(row, e) }));
+  const there = (row: number, e: number) => {
+    const lists = answer().other?.lines;
+    const at = props.model.lineAt.get(lineKey(props.file, lines()[row] ?? 0));
+    if (!lists) return null;
+    return at === undefined ? { samples: 0, weight: 0 } : { samples: (outer() ? lists.outer_samples : lists.samples)[e]?.[at] ?? 0, weight: (outer() ? lists.outer_weight : lists.weight)[e]?.[at] ?? 0 };
+  };
   const [show, setShow] = createSignal({ row: -1 });
   const bring = (line: number) => { const row = lines().indexOf(line); if (row >= 0) setShow({ row }); };
   createEffect(on(() => [props.picked, lines()] as const, ([picked]) => {
@@ -79,23 +87,19 @@ export function SourcePane(props: SourceProps) {
         <p class="pane-note">Not found: <span class="mono">{visible(file()!.why ?? file()!.path)}</span></p>
       </Show>
       <Show when={props.file >= 0 && lines().length > 0}>
-        <div class="code-pane" classList={{ "few-events": answer().events.length === 1 }} style={{ "--events": answer().events.length }}>
+        <ComparedNote answer={answer()} />
+        <div class="code-pane" classList={{ "few-events": answer().events.length === 1, compared: answer().other !== undefined }} style={{ "--events": eventsShown(answer()).length }}>
           <CodeRows
             label={`Source ${visible(file()?.path ?? "")}`} count={lines().length} show={show()}
             head={<>
-              <For each={answer().events}>{(event) => <span class="code-cell number" role="columnheader" title={visible(event.name)}>{visible(event.name)}</span>}</For>
+              <EventHeads answer={answer()} />
               <span class="code-cell line" role="columnheader">line</span><span class="code-cell text" role="columnheader">source</span>
             </>}
             classOf={(row) => ({ picked: props.picked.lines.has(lineKey(props.file, lines()[row]!)), cold: text() !== null && entry(row)?.has_code !== true })}
             onPick={(row) => props.onPick(pickLine(props.model, lineKey(props.file, lines()[row]!)))}
             render={(row) => (
               <>
-                <For each={answer().events}>
-                  {(event, e) => <ShareCell
-                    samples={samples(row(), e())} weight={weight(row(), e())} total={event.own.weight} text={countText(event, props.measure, samples(row(), e()), weight(row(), e()))}
-                    hint={countHint(event, samples(row(), e()), weight(row(), e()))}
-                  />}
-                </For>
+                <EventCells answer={answer()} measure={props.measure} here={here(row())} there={(e) => there(row(), e)} />
                 <span class="code-cell line" role="rowheader">{lines()[row()] ?? ""}</span>
                 <span class="code-cell text" role="gridcell">
                   <For each={coloured()?.[row()] ?? []}>{(piece) => <span class={piece.kind && `syntax-${piece.kind}`}>{visible(piece.text.replaceAll("\t", "    "))}</span>}</For>

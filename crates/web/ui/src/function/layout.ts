@@ -34,6 +34,8 @@ export interface PlacedGraph {
 
 /** More blocks take long to place, and nobody can read them. */
 const MOST_BLOCKS = 160;
+/** Rows that all edges together may cross. An edge has a node in each of them, which takes time to place, and memory. */
+const MOST_CROSSED = 4000;
 export const BLOCK_WIDTH = 172;
 const BLOCK_HEIGHT = 50;
 
@@ -41,9 +43,7 @@ const BLOCK_HEIGHT = 50;
 export function placeBlocks(parts: GraphParts, sideways: boolean): PlacedGraph {
   const { blocks, edges } = parts;
   const order = blocks.map((_, at) => at).sort((a, b) => (blocks[b]!.weight[0] ?? 0) - (blocks[a]!.weight[0] ?? 0));
-  const kept = new Set(order.slice(0, MOST_BLOCKS));
-  // The entry says where the reader is.
-  if (blocks.length > 0) kept.add(0);
+  const kept = keptBlocks(parts, order);
   const graph = new Graph({ multigraph: true });
   graph.setGraph({ rankdir: sideways ? "LR" : "TB", nodesep: 26, ranksep: 30, edgesep: 12, marginx: 12, marginy: 12 });
   graph.setDefaultEdgeLabel(() => ({}));
@@ -72,6 +72,42 @@ export function placeBlocks(parts: GraphParts, sideways: boolean): PlacedGraph {
     }),
     width: size.width ?? 1, height: size.height ?? 1, leftOut: blocks.length - kept.size,
   };
+}
+
+/** The hottest blocks and the entry, which says where the reader is: as many as can be placed quickly. */
+function keptBlocks({ blocks, edges }: GraphParts, order: readonly number[]): Set<number> {
+  for (let most = MOST_BLOCKS; ; most = Math.floor(most / 2)) {
+    const kept = new Set(order.slice(0, most));
+    if (blocks.length > 0) kept.add(0);
+    if (most < 10 || rowsCrossed(kept, edges) <= MOST_CROSSED) return kept;
+  }
+}
+
+/** About how many rows all edges cross, where each block stands one row below the lowest of those that lead to it. */
+export function rowsCrossed(kept: ReadonlySet<number>, edges: GraphParts["edges"]): number {
+  const next = new Map<number, number[]>();
+  const shown = edges.filter((edge) => edge.to !== null && edge.from !== edge.to && kept.has(edge.from) && kept.has(edge.to));
+  for (const { from, to } of shown) next.set(from, [...(next.get(from) ?? []), to!]);
+  // Callees first: an edge to a block that is being visited leads back.
+  const done: number[] = [];
+  const seen = new Set<number>();
+  for (const start of [...kept].sort((a, b) => a - b)) {
+    if (seen.has(start)) continue;
+    seen.add(start);
+    const path = [{ block: start, at: 0 }];
+    while (path.length > 0) {
+      const top = path[path.length - 1]!;
+      const to = next.get(top.block)?.[top.at++];
+      if (to === undefined) { done.push(top.block); path.pop(); }
+      else if (!seen.has(to)) { seen.add(to); path.push({ block: to, at: 0 }); }
+    }
+  }
+  const place = new Map(done.reverse().map((block, at) => [block, at]));
+  const row = new Map<number, number>();
+  for (const block of done) for (const to of next.get(block) ?? []) {
+    if (place.get(to)! > place.get(block)!) row.set(to, Math.max(row.get(to) ?? 0, (row.get(block) ?? 0) + 1));
+  }
+  return shown.reduce((sum, { from, to }) => sum + Math.abs((row.get(from) ?? 0) - (row.get(to!) ?? 0)), 0);
 }
 
 /** Whether an edge leads back to the head of a loop that it is in. Compilers also put cold code behind the code that it leads to. */

@@ -68,7 +68,7 @@ export async function askAnew<T>(path: string, parameters: Parameters, signal?: 
 
 /** Asks for a file to save. */
 export async function askFile(path: string, parameters: Parameters): Promise<Blob> {
-  return stored ? stored.file(parameters) : (await send(path, parameters)).blob();
+  return stored ? stored.file(path, parameters) : (await send(path, parameters)).blob();
 }
 
 async function send(path: string, parameters: Parameters, signal?: AbortSignal): Promise<Response> {

@@ -133,8 +133,10 @@ export function tableFile(table: TableAnswer, format: "csv" | "json"): Blob {
 export function cutTree(whole: FlameAnswer, parameters: Parameters): FlameAnswer {
   const { nodes } = whole;
   const path = Array.isArray(parameters.path) ? parameters.path.map(String) : [];
-  const isRooted = path.length > 0;
-  let root = -1;
+  // Call trees of traces are asked for by a node's number.
+  const numbered = typeof parameters.root === "number" ? nodes.id.indexOf(parameters.root) : -1;
+  const isRooted = path.length > 0 || numbered >= 0;
+  let root = numbered;
   for (const key of path) {
     const next = nodes.id.findIndex((_, at) => nodes.parent[at] === root && whole.functions[nodes.function[at]!]?.key === key);
     // As the server does, a path leads as far as there are nodes for it.

@@ -3,7 +3,8 @@
 
 import { type Parameters, query, RequestError } from "./request";
 import { cutTimeline, cutTree, tableFile, tablePart } from "./parts";
-import type { ErrorBody, FlameAnswer, StoredReport, TableAnswer, TimelineAnswer } from "./types";
+import { cutReplay, findCall } from "./storedReplay";
+import type { ErrorBody, FlameAnswer, ReplayAnswer, StoredReport, TableAnswer, TimelineAnswer } from "./types";
 
 /** The element with the stored answers. */
 const BLOCK = "dioptra-report";
@@ -15,6 +16,11 @@ const APPLIED: Record<string, readonly string[]> = {
   timeline: ["generation", "bins", "span", "from", "count"],
   function: ["generation", "syntax"],
   source: ["from", "count"],
+  "trace/table": ["generation", "from", "count", "sort", "filter", "regex"],
+  "trace/graph": ["generation", "root", "levels", "least", "count"],
+  "trace/timeline": ["generation", "span", "pixels", "from", "count"],
+  "trace/replay": ["generation", "from", "count", "at", "preview"],
+  "trace/slowest": ["generation", "count"],
 };
 
 /** Conditions on samples. */
@@ -40,18 +46,24 @@ export class StoredAnswers {
   async answer<T>(path: string, parameters: Parameters, signal?: AbortSignal): Promise<T> {
     // A report never changes.
     if (path === "status" && parameters.wait !== undefined) return new Promise<T>(() => undefined);
+    // Searches look through the rows that are stored.
+    if (path === "trace/find") {
+      const { text, regex, from, ...calls } = parameters;
+      return findCall((await this.whole("trace/replay", calls)) as ReplayAnswer, { text, regex, from }) as T;
+    }
     const whole = await this.whole(path, parameters);
     signal?.throwIfAborted();
-    if (path === "table") return tablePart(whole as TableAnswer, parameters) as T;
-    if (path === "flame") return cutTree(whole as FlameAnswer, parameters) as T;
+    if (path === "table" || path === "trace/table") return tablePart(whole as TableAnswer, parameters) as T;
+    if (path === "flame" || path === "trace/graph") return cutTree(whole as FlameAnswer, parameters) as T;
     if (path === "timeline") return cutTimeline(whole as TimelineAnswer, parameters) as T;
+    if (path === "trace/replay") return cutReplay(whole as ReplayAnswer, parameters) as T;
     return whole as T;
   }
 
   /** All stored rows of a table as a file to save. */
-  async file(parameters: Parameters): Promise<Blob> {
+  async file(path: string, parameters: Parameters): Promise<Blob> {
     const { format, ...rest } = parameters;
-    const whole = (await this.whole("table", rest)) as TableAnswer;
+    const whole = (await this.whole(path.startsWith("trace/") ? "trace/table" : "table", rest)) as TableAnswer;
     const asked = { sort: rest.sort, errors: rest.errors, count: whole.rows.length };
     return tableFile(tablePart(whole, asked), format === "csv" ? "csv" : "json");
   }

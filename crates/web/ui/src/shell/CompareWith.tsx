@@ -16,6 +16,16 @@ export function otherProfiles() {
   return isTrace() ? [] : others ?? [];
 }
 
+/**
+ * The index of the profile with which views compare, once it is loaded; empty where nothing is compared. Reading it follows the
+ * other profile's generation, which is no parameter, so that questions are asked anew when its file changes.
+ */
+export function comparedProfile(): string {
+  const other = state.with === "" ? undefined : status()?.profiles[Number(state.with)];
+  void other?.generation;
+  return other?.state === "ready" && other.kind !== "trace" ? state.with : "";
+}
+
 export function CompareWith() {
   return (
     <Show when={otherProfiles().length > 0}><label class="compare" title="Changes are from the profile at the left to this one">

@@ -22,6 +22,9 @@ export type ChangeList = (typeof CHANGE_LISTS)[number];
 /** What the upper table of Hotspots can show. */
 export const LEVELS: readonly string[] = ["process,module", "program,module", "process,thread", "module", "thread", "comm", "cpu"];
 
+/** What the rows of the lower table of Hotspots can be. */
+export const LOWER_ROWS: readonly string[] = ["function", "block", "line"];
+
 /** What the rows of the metrics' table can be. */
 export const METRIC_ROWS: readonly string[] = ["function", "path", "line", "module", "thread", "process"];
 
@@ -29,7 +32,7 @@ export const METRIC_ROWS: readonly string[] = ["function", "path", "line", "modu
 export const DIFF_ROWS: readonly string[] = ["function", "module", "process", "thread", "comm", "module,function", "process,module"];
 
 /** Texts of the views of metrics and changes; empty at first. */
-const METRIC_TEXTS = ["with", "normalize", "metricRows", "metricSort", "plot", "diffRows", "diffSort"] as const;
+const METRIC_TEXTS = ["rows", "with", "normalize", "metricRows", "metricSort", "plot", "diffRows", "diffSort"] as const;
 
 export interface PageState {
   view: View;
@@ -67,6 +70,8 @@ export interface PageState {
   lanes: "thread" | "process" | "cpu";
   /** The names of the metrics that tables show; empty: the server's default; `none`: none. */
   metric: string[];
+  /** Hotspots: what the rows of the lower table are; empty: functions. */
+  rows: string;
   /** The index of the profile to compare with; empty: none. */
   with: string;
   /** Changes: what weights are divided by: empty, `time` or an event's key. */
@@ -107,7 +112,7 @@ export interface PageState {
 const INITIAL: PageState = {
   view: "summary", profile: 0, event: [], time: null, process: [], thread: [], program: [], comm: [], cpu: [], module: [],
   function: [], through: [], inlined: false, filter: "", regex: false, sort: "", open: "", inverted: false, upwards: false,
-  focus: "", find: "", levels: "process,module", lanes: "thread", span: "", at: "", weight: "", form: "", shown: null, heat: false, column: 0, metric: [], with: "",
+  focus: "", find: "", levels: "process,module", lanes: "thread", span: "", at: "", weight: "", form: "", shown: null, heat: false, column: 0, metric: [], rows: "", with: "",
   normalize: "", metricRows: "", metricSort: "", plot: "", plotLog: false, diffRows: "", diffSort: "",
   merge: [], merge_module: [], drop: [], drop_module: [], fold: "", zoom: [], colours: "", instruction: "",
 };
@@ -158,6 +163,7 @@ export function readState(hash: string): PageState {
   state.metric = given.getAll("metric");
   for (const text of METRIC_TEXTS) state[text] = given.get(text) ?? "";
   if (!/^\d+$/.test(state.with) || Number(state.with) === state.profile) state.with = "";
+  if (!LOWER_ROWS.includes(state.rows)) state.rows = "";
   if (!METRIC_ROWS.includes(state.metricRows)) state.metricRows = "";
   if (!DIFF_ROWS.includes(state.diffRows)) state.diffRows = "";
   state.time = readSpan(given.get("time") ?? "");

@@ -1,5 +1,5 @@
 import { Show } from "solid-js";
-import { inFull, inUnit } from "../format";
+import { errorInUnit, inFull, inUnit } from "../format";
 import { visible } from "../names";
 import type { ShownColumn } from "./columns";
 import type { ShownRow } from "./model";
@@ -21,7 +21,7 @@ export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: 
   const error = () => props.row.errors?.[props.column.id];
   const note = () => props.row.notes?.[props.column.id];
   // The change of a sum is in percent and no share of anything.
-  const isShare = () => props.column.measure === "percent" && !/_change\b/.test(props.column.id);
+  const isShare = () => props.column.measure === "percent" && props.column.unit === "percent" && !/_change\b/.test(props.column.id);
   const hint = () => {
     const now = value();
     if (now === null) return note() ?? "";
@@ -41,7 +41,7 @@ export function NumberCell(props: { column: ShownColumn; row: ShownRow; errors: 
       <Show when={value() !== null} fallback={<span class="missing">–</span>}>
         {typeof value() === "number" ? inUnit(value() as number, props.column.unit) : visible(String(value()))}
         <Show when={props.errors && error() !== undefined && value() !== 0}>
-          <span class="error"> ±{inUnit(error()!, props.column.unit)}</span>
+          <span class="error"> ±{errorInUnit(error()!, props.column.unit)}</span>
         </Show>
       </Show>
     </div>

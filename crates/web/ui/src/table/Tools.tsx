@@ -4,7 +4,7 @@ import { createSignal, For, type JSX, onCleanup, onMount, Show } from "solid-js"
 import type { Column } from "../net/types";
 import { offeredColumns } from "./columns";
 import { report } from "../net/client";
-import { hiddenAtFirst, MEASURES, type Share, shownMeasures, tableSettings } from "./settings";
+import { hiddenAtFirst, isCompared, MEASURES, type Share, shownMeasures, tableSettings } from "./settings";
 
 interface ToolsProps {
   name: string;
@@ -31,7 +31,7 @@ const TITLES = { percent: "%", samples: "samples", weight: "weight" };
 export function TableTools(props: ToolsProps) {
   const { settings, change } = tableSettings(props.name);
   const events = () => new Set(props.columns.map((column) => column.event).filter((event) => event !== null)).size;
-  const measures = () => shownMeasures(settings, events());
+  const measures = () => shownMeasures(settings, events(), isCompared(props.columns));
   // Tables of calls have no events.
   const hasMeasures = () => events() > 0 || props.columns.length === 0;
   return (

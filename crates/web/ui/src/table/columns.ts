@@ -1,7 +1,7 @@
 // Which columns a table shows, from the columns that an answer has and the reader's settings.
 
 import type { Column } from "../net/types";
-import { type Measure, shownMeasures, type TableSettings } from "./settings";
+import { isCompared, type Measure, shownMeasures, type TableSettings } from "./settings";
 
 export interface ShownColumn {
   id: string;
@@ -40,7 +40,7 @@ const HINTS: Record<string, string> = {
 /** The measure that a column shows. */
 export function measureOf(column: Column): Measure | "other" {
   if (column.event === null || column.parent !== null) return "other";
-  if (column.unit === "percent") return "percent";
+  if (column.unit === "percent" || column.unit === "points" || /_percent_significance\b/.test(column.id)) return "percent";
   if (column.unit === "samples") return "samples";
   return column.kind === "weight" ? "weight" : "other";
 }
@@ -50,7 +50,8 @@ export function offeredColumns(columns: readonly Column[], main: string): Column
   const forPeople = columns.filter((column) => !column.for_programs);
   const hasName = columns.some((column) => column.id === "name");
   // A tree has one column with the names of all its levels; the levels' own columns would say the same again.
-  return hasName ? forPeople.filter((column) => column.kind !== "name" || column.id === main) : forPeople;
+  const isOfLevels = (column: Column) => column.kind === "name" && column.event === null && column.id !== main && !/_status$/.test(column.id);
+  return hasName ? forPeople.filter((column) => !isOfLevels(column)) : forPeople;
 }
 
 /** The id of the column that names a row. */
@@ -63,7 +64,7 @@ export function arrangeColumns(columns: readonly Column[], level: string, settin
   const main = mainColumn(columns, level);
   const offered = offeredColumns(columns, main);
   const events = [...new Set(offered.map((column) => column.event).filter((event) => event !== null))];
-  const measures = shownMeasures(settings, events.length);
+  const measures = shownMeasures(settings, events.length, isCompared(columns));
   const parents = new Set(columns.map((column) => column.parent).filter((parent) => parent !== null));
   const isOpen = (id: string) => settings.expanded[id] === true;
   const depthOf = (column: Column): number => {

@@ -23,7 +23,7 @@ export const MEASURES = ["percent", "samples", "weight"] as const;
 export type Measure = (typeof MEASURES)[number];
 
 /** The columns that a table hides at first, by the table's name. */
-const HIDDEN: Record<string, readonly string[]> = { statistics: ["total_stdv", "self_avg", "self_min", "self_max", "self_stdv", "size"] };
+const HIDDEN: Record<string, readonly string[]> = { statistics: ["total_stdv", "self_avg", "self_min", "self_max", "self_stdv", "total_p90", "self_p50", "self_p90", "self_p99", "size"] };
 
 export function hiddenAtFirst(name: string): Record<string, boolean> {
   return Object.fromEntries((HIDDEN[name] ?? []).map((column) => [column, true]));
@@ -53,7 +53,13 @@ export function tableSettings(name: string) {
   return found;
 }
 
-/** The measures that have columns, given the number of events. */
-export function shownMeasures(settings: TableSettings, events: number): Record<Measure, boolean> {
-  return settings.measures ?? { percent: true, samples: events <= 2, weight: events <= 2 };
+/** The measures that have columns, given the number of events; a comparison has three columns for each share. */
+export function shownMeasures(settings: TableSettings, events: number, isCompared: boolean): Record<Measure, boolean> {
+  const more = events <= (isCompared ? 0 : 2);
+  return settings.measures ?? { percent: true, samples: more, weight: more };
+}
+
+/** Whether a table has another profile's columns beside its own. */
+export function isCompared(columns: readonly { id: string }[]): boolean {
+  return columns.some((column) => /_percent_points\b/.test(column.id));
 }

@@ -18,7 +18,8 @@ const NARROWEST_MAIN = 180;
 const WIDEST_MAIN = 90;
 
 function natural(column: ShownColumn, errors: boolean, em: number): number {
-  if (column.kind === "name") return /^trust$|_status$|_significance/.test(column.id) ? 8 * em : column.id === "module" ? 15 * em : column.unit === null && /id$/.test(column.id) ? 6 * em : 12 * em;
+  if (column.kind === "name") return /_percent_significance/.test(column.id) ? 3.4 * em : /_status$/.test(column.id) ? 5.2 * em : /^trust$|_significance/.test(column.id) ? 8 * em : column.id === "module" ? 15 * em : column.unit === null && /id$/.test(column.id) ? 6 * em : 12 * em;
+  if (column.unit === "points") return (errors ? 9.6 : 5.2) * em;
   const number = column.unit === "percent" ? 5.6 * em : column.unit === "ns" ? 7.2 * em : 6.2 * em;
   return errors ? number + (column.unit === "ns" ? 7.5 : 5.5) * em : number;
 }

@@ -24,7 +24,7 @@ interface LaneProps {
 
 export function laneColours(): LaneColours {
   return {
-    back: colour("back"), stripe: colour("stripe"), line: colour("line"), bar: isDark() ? "#4f86b8" : "#5b93c9", text: colour("dim"),
+    back: colour("back"), stripe: colour("stripe"), line: colour("line"), bar: isDark() ? "#4f86b8" : "#5b93c9", other: isDark() ? "#c08a4a" : "#d39a55", text: colour("dim"),
     veil: isDark() ? "rgb(21 24 28 / 62%)" : "rgb(255 255 255 / 68%)", accent: colour("accent"),
   };
 }

@@ -8,6 +8,7 @@ export interface LaneColours {
   stripe: string;
   line: string;
   bar: string;
+  other: string;
   text: string;
   veil: string;
   accent: string;
@@ -19,6 +20,8 @@ export interface Lane {
   peak: number;
   /** By bin: the thousandths of it without a CPU, or without a thread on the CPU. */
   off?: readonly number[] | undefined;
+  /** By bin: the values of the profile that is compared, which hang from the lane's middle. Lanes then have two halves. */
+  other?: readonly number[] | undefined;
 }
 
 /** Draws lanes of equal height below each other, and veils what the brush leaves out. */
@@ -38,15 +41,24 @@ export function drawLanes(
     const left = (data.from - shown.from) * scale;
     if (lane.off) drawOff(context, lane.off, left, binWidth, at * laneHeight, laneHeight - 1, colours);
     if (lane.peak <= 0) return;
-    context.fillStyle = colours.bar;
-    context.beginPath();
-    for (let bin = 0; bin < bins; bin++) {
-      const value = lane.values[bin]!;
-      if (value <= 0) continue;
-      const tall = Math.max(1, (value / lane.peak) * (laneHeight - 3));
-      context.rect(left + bin * binWidth, bottom - 1 - tall, Math.max(binWidth, 0.6), tall);
+    const { base, room } = halves(lane, bottom, laneHeight);
+    const bars = (values: readonly number[], fill: string, isBelow: boolean) => {
+      context.fillStyle = fill;
+      context.beginPath();
+      for (let bin = 0; bin < values.length; bin++) {
+        const value = values[bin]!;
+        if (value <= 0) continue;
+        const tall = Math.max(1, Math.min(room, (value / lane.peak) * room));
+        context.rect(left + bin * binWidth, isBelow ? base : base - tall, Math.max(binWidth, 0.6), tall);
+      }
+      context.fill();
+    };
+    bars(lane.values, colours.bar, false);
+    if (lane.other) {
+      bars(lane.other, colours.other, true);
+      context.fillStyle = colours.line;
+      context.fillRect(0, base - 0.5, width, 1);
     }
-    context.fill();
   });
   context.fillStyle = colours.line;
   for (let at = 1; at <= lanes.length; at++) context.fillRect(0, at * laneHeight - 1, width, 1);
@@ -59,6 +71,11 @@ export function drawLanes(
     context.fillStyle = colours.accent;
     for (const x of [from, to]) if (x >= 0 && x <= width) context.fillRect(Math.min(width - 1, Math.max(0, x - 0.5)), 0, 1, height);
   }
+}
+
+/** Where a lane's bars stand, and how tall the tallest is. */
+export function halves(lane: Lane, bottom: number, laneHeight: number): { base: number; room: number } {
+  return lane.other ? { base: bottom - laneHeight / 2, room: laneHeight / 2 - 2 } : { base: bottom - 1, room: laneHeight - 3 };
 }
 
 /** Bins that were off for less than this many thousandths look like none: a switch takes a moment. */

@@ -5,7 +5,7 @@ import { visible } from "../names";
 import type { TimelineAnswer } from "../net/types";
 import { xml } from "../save";
 import { colour } from "../shell/theme";
-import type { Lane } from "./draw";
+import { halves, type Lane } from "./draw";
 import { laneColours } from "./LaneCanvas";
 import { marks } from "./scale";
 
@@ -30,15 +30,17 @@ export function timelineSvg(answer: TimelineAnswer, lanes: readonly Lane[], name
   lanes.forEach((lane, at) => {
     const bottom = AXIS + (at + 1) * laneHeight - 1;
     const width = LANES / Math.max(1, lane.values.length);
-    let path = "";
-    lane.values.forEach((value, bin) => {
-      if (value > 0) path += `M${(NAMES + bin * width).toFixed(2)} ${bottom}v${(-Math.max(1, (value / lane.peak) * (laneHeight - 3))).toFixed(1)}h${width.toFixed(2)}V${bottom}z`;
-    });
+    const { base, room } = halves(lane, bottom + 1, laneHeight);
+    const bars = (values: readonly number[], sign: number) => values.map((value, bin) => {
+      const tall = Math.max(1, Math.min(room, (value / lane.peak) * room));
+      return value > 0 ? `M${(NAMES + bin * width).toFixed(2)} ${base}v${(sign * tall).toFixed(1)}h${width.toFixed(2)}V${base}z` : "";
+    }).join("");
+    const path = bars(lane.values, -1);
     lane.off?.forEach((off, bin) => {
       if (off >= 50) out.push(`<rect x="${(NAMES + bin * width).toFixed(2)}" y="${bottom - laneHeight + 1}" width="${width.toFixed(2)}" height="${laneHeight - 1}" fill="url(#off)" fill-opacity="${(off / 1000).toFixed(1)}"/>`);
     });
     const name = visible(nameOf(answer.rows[at]!)).slice(0, 32);
-    out.push(`<text x="8" y="${bottom - laneHeight / 3}" fill="${colour("text")}">${xml(name)}</text><path d="${path}" fill="${colours.bar}"/><path d="M0 ${bottom}H${NAMES + LANES}" stroke="${colours.line}"/>`);
+    out.push(`<text x="8" y="${bottom - laneHeight / 3}" fill="${colour("text")}">${xml(name)}</text><path d="${path}" fill="${colours.bar}"/>${lane.other ? `<path d="${bars(lane.other, 1)}" fill="${colours.other}"/>` : ""}<path d="M0 ${bottom}H${NAMES + LANES}" stroke="${colours.line}"/>`);
   });
   out.push("</svg>");
   return out.join("\n");

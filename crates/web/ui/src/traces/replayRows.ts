@@ -3,12 +3,15 @@
 
 import { type Accessor, createEffect, createSignal, on, onCleanup, untrack } from "solid-js";
 import { ask, isCancelled, type Parameters, query } from "../net/client";
+import type { StoredReplay } from "../net/storedReplay";
 import type { Column, ErrorBody, Fact, ReplayAnswer } from "../net/types";
 import { toBody } from "../state/query";
 import type { RowSource, ShownRow } from "../table/model";
 import type { CallPlace } from "./state";
 
 const BLOCK = 200;
+/** The blocks that are shown before all rows are counted. */
+const PREVIEW_BLOCKS = 5;
 const MOST_BLOCKS = 80;
 const PATIENCE_MS = 40;
 /** The rows of a window. */
@@ -31,9 +34,14 @@ export interface ReplayRows {
   total: Accessor<number>;
   base: Accessor<number>;
   setBase(row: number): void;
+  /** The rows of the trace: more than all where a report stores only the first ones. */
+  whole: Accessor<number>;
   facts: Accessor<readonly Fact[]>;
   error: Accessor<ErrorBody | null>;
+  /** No row is there yet. */
   busy: Accessor<boolean>;
+  /** All rows are being counted; the first ones may be there. */
+  counting: Accessor<boolean>;
 }
 
 export function replayColumns(ticks: boolean): Column[] {
@@ -56,10 +64,12 @@ function text(row: ReplayAnswer["rows"][number], name: string): string {
 /** Fetches the rows of a replay whose parameters may change. */
 export function createReplayRows(parameters: Accessor<Parameters>): ReplayRows {
   const [total, setTotal] = createSignal(0);
+  const [whole, setWhole] = createSignal(0);
   const [facts, setFacts] = createSignal<readonly Fact[]>([]);
   const [base, setBase] = createSignal(0);
   const [error, setError] = createSignal<ErrorBody | null>(null);
   const [busy, setBusy] = createSignal(false);
+  const [counting, setCounting] = createSignal(false);
   const [version, setVersion] = createSignal(0);
   let blocks = new Map<number, CallRow[]>();
   let asked = new Set<number>();
@@ -80,13 +90,33 @@ export function createReplayRows(parameters: Accessor<Parameters>): ReplayRows {
       call: isCall && thread && begin !== null ? { tid: thread.tid, begin, end: begin + (row.duration_ns ?? 0) } : null,
     };
   });
+  /** Shows the first rows while the others are being counted. */
+  const fetchPreview = async (mine: AbortController) => {
+    try {
+      const answer = await ask<ReplayAnswer>("trace/replay", { ...untrack(parameters), count: PREVIEW_BLOCKS * BLOCK, preview: true }, mine.signal);
+      if (current !== mine || !untrack(counting) || answer.rows.length === 0) return;
+      const rows = toRows(answer);
+      for (let at = 0; at * BLOCK < rows.length; at++) {
+        blocks.set(at, rows.slice(at * BLOCK, (at + 1) * BLOCK));
+        // A block that is not full may be cut off.
+        if ((at + 1) * BLOCK <= rows.length) asked.add(at);
+      }
+      setTotal(answer.total_rows);
+      setVersion((before) => before + 1);
+      setBusy(false);
+      // The server had counted them before.
+      if (answer.counted) { setWhole(answer.total_rows); setFacts(answer.facts); setCounting(false); fetchMissing(); }
+    } catch {
+      // The request that counts tells what is wrong.
+    }
+  };
   const fetchBlock = async (at: number, mine: AbortController, isFirst: boolean) => {
-    if (isFirst) setBusy(true);
+    if (isFirst) { setBusy(true); setCounting(true); }
     asked.add(at);
     try {
-      const answer = await ask<ReplayAnswer>("trace/replay", { ...untrack(parameters), from: at * BLOCK, count: BLOCK }, mine.signal);
+      const answer = await ask<ReplayAnswer & Partial<StoredReplay>>("trace/replay", { ...untrack(parameters), from: at * BLOCK, count: BLOCK }, mine.signal);
       if (current !== mine) return;
-      if (isFirst) { setTotal(answer.total_rows); setFacts(answer.facts); setError(null); }
+      if (isFirst) { setCounting(false); setTotal(answer.total_rows); setWhole(answer.whole_rows ?? answer.total_rows); setFacts(answer.facts); setError(null); }
       blocks.set(at, toRows(answer));
       while (blocks.size > MOST_BLOCKS) {
         let farthest = at;
@@ -101,11 +131,12 @@ export function createReplayRows(parameters: Accessor<Parameters>): ReplayRows {
       asked.delete(at);
       setError(toBody(problem));
     }
-    if (isFirst && current === mine) setBusy(false);
+    if (isFirst && current === mine) { setBusy(false); setCounting(false); }
   };
   const fetchMissing = () => {
     const mine = current;
-    if (!mine) return;
+    // Rows behind the preview's would wait for the count anyway.
+    if (!mine || untrack(counting)) return;
     const last = Math.ceil(untrack(total) / BLOCK) - 1;
     for (let at = Math.floor(wanted[0] / BLOCK); at <= Math.min(last, Math.floor(wanted[1] / BLOCK)); at++)
       if (!asked.has(at)) void fetchBlock(at, mine, false);
@@ -118,12 +149,13 @@ export function createReplayRows(parameters: Accessor<Parameters>): ReplayRows {
     setBase(0);
     current = new AbortController();
     void fetchBlock(0, current, true);
+    void fetchPreview(current);
   }));
   onCleanup(() => { current?.abort(); clearTimeout(timer); });
 
   const row = (index: number) => { version(); return blocks.get(Math.floor(index / BLOCK))?.[index % BLOCK]; };
   return {
-    total, base, facts, error, busy, row,
+    total, whole, base, facts, error, busy, counting, row,
     setBase: (first) => setBase(Math.max(0, Math.min(first, Math.max(0, total() - WINDOW)))),
     source: {
       total: () => Math.min(WINDOW, total() - base()),

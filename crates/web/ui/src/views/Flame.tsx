@@ -9,7 +9,8 @@ import { savePng, saveText } from "../save";
 import { ChangeLegend } from "../flame/ChangeLegend";
 import { changeParameters, comparedWith, toggleChange } from "../flame/changes";
 import { ChangeChips, FoldTool } from "../flame/ChangeTools";
-import { colourMode, colourModes } from "../flame/colours";
+import { colourModes } from "../flame/colours";
+import { colouredMetric, metricModes } from "../flame/metricColours";
 import { type FlameLook } from "../flame/draw";
 import { FlameChart } from "../flame/FlameChart";
 import { findNodes, layOut } from "../flame/model";
@@ -17,6 +18,7 @@ import type { NodeAction } from "../flame/NodeMenu";
 import { flameSvg } from "../flame/svg";
 import { Wrong } from "../shell/Message";
 import { isDark } from "../shell/theme";
+import { loaded } from "../state/profile";
 import { createQuestion } from "../state/query";
 import { learnNames, nameOf, selection, toggle } from "../state/selection";
 import { go, state } from "../state/url";
@@ -27,9 +29,12 @@ export function FlameView() {
   const [asked, setAsked] = createSignal<readonly string[]>([]);
   const base = createMemo(() => JSON.stringify([selection(), changeParameters(), state.inverted, state.focus, state.with]));
   createEffect(on(base, () => setAsked([]), { defer: true }));
+  // A report has no server that computes metrics.
+  const metric = () => (report() ? "" : colouredMetric(state.colours));
   const question = createQuestion<FlameAnswer>("flame", () => ({
-    ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, ...changeParameters(), path: asked(), ...comparedWith(),
+    ...selection(), direction: state.inverted ? "callers" : "callees", focus: state.focus, ...changeParameters(), path: asked(), ...comparedWith(), metric: metric() === "" ? [] : [metric()],
   }));
+  const modes = createMemo(() => [...colourModes(question.answer()), ...(report() || loaded()?.has.windows ? [] : metricModes(loaded()?.metrics ?? [], metric()))]);
   const model = createMemo(() => { const answer = question.answer(); return answer ? layOut(answer) : null; });
   const found = createMemo(() => { const now = model(); return now ? findNodes(now, state.find) : null; });
   let handle: { canvas: HTMLCanvasElement; look(): FlameLook } | null = null;
@@ -40,7 +45,7 @@ export function FlameView() {
     const isSame = now.length === zoom.length && now.every((key, at) => key === zoom[at]);
     if (answer && !report() && !isSame && (now.length > 0 || answer.left_out.nodes > 0)) setAsked([...zoom]);
   }));
-  const mode = createMemo(() => colourMode(question.answer(), state.colours));
+  const mode = createMemo(() => modes().find((each) => each.key === state.colours) ?? modes()[0]!);
   const modules = (fn: number) => {
     const answer = model()?.answer;
     const module = answer?.modules[answer.functions[fn]?.module ?? -1];
@@ -84,7 +89,7 @@ export function FlameView() {
         <label class="fold-tool" title="How nodes are coloured">
           Colours
           <select onChange={(event) => go({ colours: event.currentTarget.value })}>
-            <For each={colourModes(question.answer())}>{(each) => <option value={each.key} selected={each.key === mode().key}>{visible(each.title)}</option>}</For>
+            <For each={modes()}>{(each) => <option value={each.key} selected={each.key === mode().key}>{visible(each.title)}</option>}</For>
           </select>
         </label>
         <input

@@ -12,6 +12,7 @@ import { baseName, fold, visible } from "../names";
 import { report } from "../net/client";
 import type { FunctionAnswer } from "../net/types";
 import { copyText } from "../save";
+import { comparedProfile } from "../shell/CompareWith";
 import { FunctionPicker } from "../shell/FunctionPicker";
 import { Wrong } from "../shell/Message";
 import { Split } from "../shell/Split";
@@ -30,7 +31,7 @@ export function FunctionView() {
   const [graph, setGraph] = createSignal(localStorage.getItem(GRAPH) !== "off");
   createEffect(on(syntax, (now) => localStorage.setItem(SYNTAX, now), { defer: true }));
   createEffect(on(graph, (now) => localStorage.setItem(GRAPH, now ? "on" : "off"), { defer: true }));
-  const question = createQuestion<FunctionAnswer>("function", () => (state.open ? { ...selection(["function"]), function: state.open, syntax: syntax() } : null));
+  const question = createQuestion<FunctionAnswer>("function", () => (state.open ? { ...selection(["function"]), function: state.open, syntax: syntax(), with: comparedProfile() } : null));
   const model = createMemo(() => { const answer = question.answer(); return answer ? indexFunction(answer) : null; });
   createEffect(() => { const answer = question.answer(); if (answer) learnNames([["function", answer.function.key, answer.function.name], ["module", answer.function.module.key, answer.function.module.name]]); });
   return (
@@ -68,13 +69,18 @@ export function FunctionView() {
 
 function Title(props: { answer: FunctionAnswer }) {
   const fn = () => props.answer.function;
+  const there = (e: number) => props.answer.other?.events[e] ?? null;
   return (
     <>
       <span class="mono function-name" title={`${visible(fn().name)}\n${visible(fn().raw_name)}`.slice(0, 6000)}>{fold(fn().name) || "[no name]"}</span>
       <span class="dim" title={visible(fn().module.path)}>{visible(baseName(fn().module.name))}</span>
       <span class="shares">
         <For each={props.answer.events}>
-          {(event) => <span title={`${visible(event.name)}: ${count(event.own.samples)} samples, ${inUnit(event.own.estimate, event.unit)} ± ${inUnit(event.own.error, event.unit)}`}><span class="dim">{visible(event.name)}</span> {shareOf(event.own.weight, event.total.weight)}</span>}
+          {(event, e) => (
+            <span title={`${visible(event.name)}: ${count(event.own.samples)} samples, ${inUnit(event.own.estimate, event.unit)} ± ${inUnit(event.own.error, event.unit)}${there(e()) ? `; there ${count(there(e())!.own.samples)} samples, ${inUnit(there(e())!.own.estimate, event.unit)} ± ${inUnit(there(e())!.own.error, event.unit)}` : ""}`}>
+              <span class="dim">{visible(event.name)}</span> {shareOf(event.own.weight, event.total.weight)}<Show when={there(e())}>{(there) => <span class="dim"> → {shareOf(there().own.weight, there().total.weight)} there</span>}</Show>
+            </span>
+          )}
         </For>
       </span>
       <button title="Copy the whole name" onClick={() => void copyText(fn().name)}>Copy</button>

@@ -4,16 +4,17 @@ import { createEffect, createMemo, createSignal, For, Show } from "solid-js";
 import { count, plural } from "../format";
 import { MetricPicker, metricsOfSamples } from "../metrics/Picker";
 import { fold } from "../names";
-import { askFile, type Parameters } from "../net/client";
+import { askFile, type Parameters, report } from "../net/client";
 import { cutNote } from "../net/parts";
 import type { RowKey } from "../net/types";
 import { copyText, saveBlob } from "../save";
 import { say } from "../shell/Foot";
+import { comparedProfile } from "../shell/CompareWith";
 import { Wrong } from "../shell/Message";
 import { Split } from "../shell/Split";
 import { loaded } from "../state/profile";
 import { learnNames, nameOf, rowName, selection, selectRow, toggle } from "../state/selection";
-import { go, type KeyList, LEVELS, state } from "../state/url";
+import { go, type KeyList, LEVELS, LOWER_ROWS, state } from "../state/url";
 import { mainColumn } from "../table/columns";
 import { DataTable } from "../table/DataTable";
 import { nextSorting, readSorting, type ShownRow, type Sorting, writeSorting } from "../table/model";
@@ -43,13 +44,26 @@ function manyEvents(): Share[] {
   return (loaded()?.events.length ?? 0) > 1 ? ["row"] : [];
 }
 
+/** The order that is asked for; columns of the other profile are there only while it is compared. */
+function sortOf(sort: string): string {
+  return comparedProfile() === "" && sort.startsWith("b_") ? "" : sort;
+}
+
+/** Changes mean nothing without their errors. */
+const LOWER_TITLES: Record<string, { title: string; one: string; filter: string }> = {
+  function: { title: "Functions", one: "function", filter: "Filter functions" }, block: { title: "Basic blocks", one: "basic block", filter: "Filter functions" },
+  line: { title: "Source lines", one: "source line", filter: "Filter files" },
+};
+
+const isChange = (column: string) => /_points\b/.test(column);
+
 function Upper() {
   const { settings } = tableSettings("upper");
   const [sorting, setSorting] = createSignal<Sorting | null>(null);
   const levels = () => state.levels.split(",");
   const parameters = (): Parameters => ({
     ...selection(["process", "program", "thread", "comm", "module", "function", ...(state.levels === "cpu" ? ["cpu" as const] : [])]),
-    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: writeSorting(sorting()), metric: metricsOfSamples(),
+    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(writeSorting(sorting())), metric: metricsOfSamples(), with: comparedProfile(),
   });
   // Shares of the row above need rows of two levels.
   const shares = (): Share[] => ["total", ...(levels().length > 1 ? ["parent" as const] : []), ...manyEvents()];
@@ -85,7 +99,7 @@ function Upper() {
         <DataTable
           name="upper" label={LEVEL_TITLES[state.levels]!} columns={rows.answer()?.columns ?? []} level={level()} rows={source()} totals={rows.answer()?.totals ?? null}
           totalsLabel="All" sorting={rows.answer()?.sorted_by ?? sorting()} onSort={(column) => setSorting(nextSorting(sorting(), column.id, column.kind !== "number"))}
-          isSelected={(row) => isChosen(row.key) && covers(row.key)} onSelect={select} busy={rows.busy()} emptyText="No samples pass the selection."
+          showErrors={isChange} isSelected={(row) => isChosen(row.key) && covers(row.key)} onSelect={select} busy={rows.busy()} emptyText="No samples pass the selection."
         />
       </Show>
     </>
@@ -93,12 +107,17 @@ function Upper() {
 }
 
 function Functions() {
+  const by = () => (report() || state.rows === "" ? "function" : state.rows);
+  // Columns that a reader hides or sizes for functions are others than those for blocks.
+  const name = () => (by() === "function" ? "functions" : by());
+  const things = () => LOWER_TITLES[by()]!;
   const { settings } = tableSettings("functions");
   const parameters = (): Parameters => ({
-    ...selection(), by: "function", children: loaded()!.has.chains, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: state.sort, metric: metricsOfSamples(),
+    ...selection(), by: by(), children: loaded()!.has.chains && by() === "function", errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(state.sort), metric: metricsOfSamples(), with: comparedProfile(),
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
   const shares = (): Share[] => ["total", ...manyEvents()];
+  const main = () => (by() === "line" ? "file" : "function");
   const rows = createPagedRows(parameters);
   const badPattern = () => (rows.error()?.code === "bad_pattern" ? rows.error()!.text : null);
   const learn = (row: ShownRow) => {
@@ -108,28 +127,40 @@ function Functions() {
     learnNames([["function", row.key.function, rowName(answer.columns, row.cells, "function")]]);
     if (row.key.module && moduleAt >= 0) learnNames([["module", row.key.module, String(row.cells[moduleAt] ?? "")]]);
   };
-  const open = (row: ShownRow) => { learn(row); if (row.key.function) go({ view: "function", open: row.key.function }); };
-  const pick = (row: ShownRow) => { learn(row); if (row.key.function) go({ open: row.key.function }, true); };
+  // A block is a place in its function: its first instruction.
+  const instruction = (row: ShownRow) => {
+    const at = by() === "block" ? (rows.answer()?.columns.findIndex((column) => column.id === "address") ?? -1) : -1;
+    return String(row.cells[at] ?? "");
+  };
+  const open = (row: ShownRow) => { learn(row); if (row.key.function) go({ view: "function", open: row.key.function, instruction: instruction(row) }); };
+  const pick = (row: ShownRow) => { learn(row); if (row.key.function) go({ open: row.key.function, instruction: instruction(row) }, true); };
   const note = () => {
     const answer = rows.answer();
     if (!answer) return "";
-    const shown = answer.matching_rows === answer.total_rows ? plural(answer.total_rows, "function") : `${count(answer.matching_rows)} of ${plural(answer.total_rows, "function")}`;
+    const shown = answer.matching_rows === answer.total_rows ? plural(answer.total_rows, things().one) : `${count(answer.matching_rows)} of ${plural(answer.total_rows, things().one)}`;
     return [shown, cutNote(answer)].filter(Boolean).join(". ");
   };
   return (
     <>
       <TableTools
-        name="functions" columns={rows.answer()?.columns ?? []} main="function" shares={shares()} note={note()} onSave={(format) => save(parameters(), format, "functions")}
+        lead={
+          <Show when={!report()}>
+            <select aria-label="Rows of the lower table" onChange={(event) => go({ rows: event.currentTarget.value === "function" ? "" : event.currentTarget.value, sort: "" })}>
+              <For each={LOWER_ROWS}>{(each) => <option value={each} selected={each === by()}>{LOWER_TITLES[each]!.title}</option>}</For>
+            </select>
+          </Show>
+        }
+        name={name()} columns={rows.answer()?.columns ?? []} main={main()} shares={shares()} note={note()} onSave={(format) => save(parameters(), format, name())}
         more={<MetricPicker always={false} />} saves={state.filter ? "rows that pass" : "all rows"}
-        filter={{ text: state.filter, regex: state.regex, label: "Filter functions", error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
+        filter={{ text: state.filter, regex: state.regex, label: things().filter, error: badPattern(), onChange: (filter, regex) => go({ filter, regex }, true) }}
       />
       <Show when={rows.error() && !badPattern()}><Wrong error={rows.error()!} /></Show>
       <Show when={!rows.error() || badPattern()}>
         <DataTable
-          name="functions" label="Functions" columns={rows.answer()?.columns ?? []} level="function" rows={rows.source} totals={rows.answer()?.totals ?? null}
-          totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(state.sort) ?? rows.answer()?.sorted_by ?? null}
+          name={name()} label={things().title} columns={rows.answer()?.columns ?? []} level={main()} rows={rows.source} totals={rows.answer()?.totals ?? null}
+          totalsLabel={state.filter ? "Rows that pass the filter" : "All rows"} sorting={readSorting(sortOf(state.sort)) ?? rows.answer()?.sorted_by ?? null}
           onSort={(column) => go({ sort: writeSorting(nextSorting(readSorting(state.sort), column.id, column.kind !== "number")) })}
-          isSelected={(row) => row.key.function !== undefined && row.key.function === state.open} onSelect={pick} onOpen={open}
+          showErrors={isChange} isSelected={(row) => row.key.function !== undefined && row.key.function === state.open && (by() === "function" || instruction(row) === state.instruction)} onSelect={pick} onOpen={open}
           busy={rows.busy()} emptyText={state.filter ? "No function passes the filter." : "No samples pass the selection."}
         />
       </Show>

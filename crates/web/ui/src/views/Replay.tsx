@@ -29,9 +29,9 @@ export function ReplayView() {
     setReveal(row - rows.base());
   };
   // The address may name the time where the replay opens.
-  createEffect(on(() => [state.at, rows.total()] as const, async ([at, total]) => {
+  createEffect(on(() => [state.at, rows.total(), rows.counting()] as const, async ([at, total, counting]) => {
     const time = readTime(at);
-    if (time === null || total === 0) return;
+    if (time === null || total === 0 || counting) return;
     try {
       const answer = await ask<ReplayAnswer>("trace/replay", { ...untrack(calls), at: time, count: 1 });
       if (answer.at_row !== null && state.at === at) show(Math.min(answer.at_row, total - 1));
@@ -60,7 +60,9 @@ export function ReplayView() {
   const note = () => {
     const first = rows.base();
     const shown = rows.total() > WINDOW ? `rows ${count(first + 1)} to ${count(Math.min(rows.total(), first + WINDOW))} of ` : "";
-    return rows.busy() ? "Counting calls…" : `${shown}${plural(rows.total(), "row")}`;
+    if (rows.counting()) return rows.busy() ? "Counting rows…" : `the first ${plural(rows.total(), "row")}; counting the others…`;
+    const all = plural(rows.total(), "row");
+    return rows.whole() > rows.total() ? `the first ${all} of ${count(rows.whole())} are in the report` : `${shown}${all}`;
   };
   const save = (format: "csv" | "json") => {
     const at = Math.max(0, picked());

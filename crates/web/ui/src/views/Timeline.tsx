@@ -5,8 +5,9 @@ import { count, duration, inUnit, percent, plural } from "../format";
 import { visible } from "../names";
 import type { TimelineAnswer } from "../net/types";
 import { csv, savePng, saveText } from "../save";
+import { comparedProfile } from "../shell/CompareWith";
 import { Wrong } from "../shell/Message";
-import { loaded } from "../state/profile";
+import { loaded, status } from "../state/profile";
 import { createQuestion } from "../state/query";
 import { learnNames, selection, selectRow, shownEvents } from "../state/selection";
 import { go, type KeyList, type PageState, state } from "../state/url";
@@ -37,16 +38,29 @@ function LanesView(props: { lead: JSX.Element }) {
   const zoom = (): Stretch | null => (state.shown ? { from: state.shown[0] ?? 0, to: Math.min(bounds().to, state.shown[1] ?? bounds().to) } : null);
   const [shared, setShared] = createSignal(true);
   const [hover, setHover] = createSignal<Hover | null>(null);
-  const laneHeight = createRowHeight(2.1);
+  const plainHeight = createRowHeight(2.1);
+  // Two halves need room.
+  const laneHeight = () => (comparedProfile() === "" ? plainHeight() : 1.5 * plainHeight());
   const shown = createMemo(() => { const now = zoom(); return now && now.from < now.to ? now : bounds(); });
   const bins = () => Math.max(100, Math.min(1200, Math.round((innerWidth - 260) / 2)));
   const span = (stretch: Stretch) => `${Math.floor(stretch.from)}..${Math.ceil(stretch.to)}`;
-  const whole = createQuestion<TimelineAnswer>("timeline", () => ({ ...selection(["time"]), rows: "all", bins: bins(), span: span(bounds()) }));
+  const whole = createQuestion<TimelineAnswer>("timeline", () => ({ ...selection(["time"]), rows: "all", bins: bins(), span: span(bounds()), with: comparedProfile() }));
   const kind = () => (state.lanes === "cpu" && !loaded()!.has.cpus ? "thread" : state.lanes);
   // A lane that is selected stays beside the others, so that another can be chosen.
   const rows = createQuestion<TimelineAnswer>("timeline", () => ({
-    ...selection(kind() === "cpu" ? ["time", "cpu"] : kind() === "process" ? ["time", "process"] : ["time", "thread"]), rows: kind(), bins: bins(), span: span(shown()), count: MOST_LANES,
+    ...selection(kind() === "cpu" ? ["time", "cpu"] : kind() === "process" ? ["time", "process"] : ["time", "thread"]), rows: kind(), bins: bins(), span: span(shown()), count: MOST_LANES, with: comparedProfile(),
   }));
+  const other = () => rows.answer()?.other;
+  const otherName = () => visible(status()?.profiles[other()?.profile ?? -1]?.label ?? "the other profile");
+  // A longer recording is shown as far as this one goes.
+  const otherNote = () => {
+    const now = other();
+    if (!now) return "";
+    const parts = [`Below: ${otherName()}, from its first sample on`];
+    if (now.end_ns > bounds().to + 1) parts.push(`${duration(now.end_ns - bounds().to)} of it go on behind this recording's end`);
+    if (now.unmatched_rows > 0) parts.push(`${plural(now.unmatched_samples, "sample")} there in ${plural(now.unmatched_rows, "lane")} that are not here`);
+    return parts.join(" · ");
+  };
   const brush = (): Stretch | null => (state.time ? { from: state.time[0] ?? bounds().from, to: state.time[1] ?? bounds().to } : null);
   const setBrush = (stretch: Stretch | null) => go({ time: stretch ? [Math.round(stretch.from), Math.round(stretch.to)] : null });
   // Each step of a wheel would be a step of the back button; only buttons make one.
@@ -56,9 +70,13 @@ function LanesView(props: { lead: JSX.Element }) {
   const covers = (answer: TimelineAnswer | null): Stretch => (answer ? { from: answer.start_ns, to: answer.end_ns } : shown());
   const lanes = createMemo(() => {
     const answer = rows.answer();
-    return answer ? answer.rows.map((row) => ({ values: row.values, off: row.off, peak: shared() ? answer.peak : row.values.reduce((most, value) => Math.max(most, value), 0) })) : [];
+    if (!answer) return [];
+    const most = (values: readonly number[] | undefined) => (values ?? []).reduce((most, value) => Math.max(most, value), 0);
+    // Both halves of a lane have one scale.
+    const peak = Math.max(answer.peak, answer.other?.peak ?? 0);
+    return answer.rows.map((row) => ({ values: row.values, off: row.off, ...halfBelow(answer, row), peak: shared() ? peak : Math.max(most(row.values), most(row.other?.values)) }));
   });
-  const overview = createMemo(() => (whole.answer()?.rows ?? []).slice(0, 1).map((row) => ({ values: row.values, peak: whole.answer()!.peak })));
+  const overview = createMemo(() => (whole.answer()?.rows ?? []).slice(0, 1).map((row) => ({ values: row.values, ...halfBelow(whole.answer()!, row), peak: Math.max(whole.answer()!.peak, whole.answer()!.other?.peak ?? 0) })));
   const choose = (row: TimelineAnswer["rows"][number]) => {
     const change = selectRow(kind() === "cpu" ? { cpu: row.key.cpu! } : kind() === "process" ? { process: row.key.process! } : { thread: row.key.thread! });
     const list = Object.keys(change)[0] as KeyList;
@@ -72,7 +90,10 @@ function LanesView(props: { lead: JSX.Element }) {
   const save = (what: "csv" | "json" | "svg" | "png") => {
     const answer = rows.answer();
     if (!answer) return;
-    if (what === "csv") saveText("dioptra-timeline.csv", csv([["lane", ...Array.from({ length: answer.bins }, (_, bin) => Math.round(answer.start_ns + bin * answer.bin_ns))], ...answer.rows.map((row) => [nameWithNumber(row), ...row.values])]), "text/csv");
+    if (what === "csv") saveText("dioptra-timeline.csv", csv([
+      ["lane", ...(answer.other ? ["profile"] : []), ...Array.from({ length: answer.bins }, (_, bin) => Math.round(answer.start_ns + bin * answer.bin_ns))],
+      ...answer.rows.flatMap((row) => [[nameWithNumber(row), ...(answer.other ? [answer.profile] : []), ...row.values], ...(answer.other && row.other ? [[nameWithNumber(row), answer.other.profile, ...row.other.values]] : [])]),
+    ]), "text/csv");
     else if (what === "json") saveText("dioptra-timeline.json", JSON.stringify(answer), "application/json");
     else if (what === "png") { if (canvas) savePng("dioptra-timeline.png", canvas); }
     else saveText("dioptra-timeline.svg", timelineSvg(answer, lanes(), nameWithNumber, laneHeight()), "image/svg+xml");
@@ -99,6 +120,7 @@ function LanesView(props: { lead: JSX.Element }) {
           <button onClick={() => save("png")}>PNG picture</button>
         </Menu>
       </div>
+      <Show when={otherNote()}><p class="pane-note other-samples">{otherNote()}</p></Show>
       <div class="timeline" aria-busy={rows.busy() || whole.busy()}>
         <div class="lane-row overview">
           <div class="lane-names"><div class="lane-name head">All, {visible(shownEvents()[0] ?? "")}</div></div>
@@ -111,12 +133,12 @@ function LanesView(props: { lead: JSX.Element }) {
         <div class="lane-scroll">
           <div class="lane-row">
             <ul class="lane-names" aria-label={LANES.find((lane) => lane.key === kind())!.title}>
-              <li class="lane-axis" aria-hidden="true" style={{ height: `${Math.round(laneHeight() * 1.6 / 2.1)}px` }}>{zoom() ? "zoomed" : ""}</li>
+              <li class="lane-axis" aria-hidden="true" style={{ height: `${Math.round(plainHeight() * 1.6 / 2.1)}px` }}>{zoom() ? "zoomed" : ""}</li>
               <For each={rows.answer()?.rows ?? []}>
                 {(row) => (
                   <li style={{ height: `${laneHeight()}px` }}>
-                    <button class="lane-name" aria-pressed={isChosen(row)} title={`${visible(row.process_name ?? row.name)} · ${visible(row.name)}: ${inUnit(row.samples, "samples")} samples. Click to select.`} onClick={() => choose(row)}>
-                      <span class="name">{visible(nameWithNumber(row)).slice(0, 200)}</span><span class="samples">{count(row.samples)}</span>
+                    <button class="lane-name" aria-pressed={isChosen(row)} title={`${visible(row.process_name ?? row.name)} · ${visible(row.name)}: ${inUnit(row.samples, "samples")} samples.${row.other ? ` There ${visible(row.other.name)}${row.other.number !== null && kind() !== "cpu" ? ` (${row.other.number})` : ""}: ${count(row.other.samples)} samples.` : ""} Click to select.`} onClick={() => choose(row)}>
+                      <span class="name">{visible(nameWithNumber(row)).slice(0, 200)}</span><span class="samples">{count(row.samples)}<Show when={other()}> <span class="other-samples">{row.other ? count(row.other.samples) : "–"}</span></Show></span>
                     </button>
                   </li>
                 )}
@@ -137,6 +159,11 @@ function LanesView(props: { lead: JSX.Element }) {
   );
 }
 
+/** The bars of the other profile in a row's lane; lanes have a lower half as soon as profiles are compared. */
+function halfBelow(answer: TimelineAnswer, row: TimelineAnswer["rows"][number]): { other?: readonly number[] } {
+  return answer.other ? { other: row.other?.values ?? [] } : {};
+}
+
 function Bin(props: { answer: TimelineAnswer | null; hover: Hover }) {
   const row = () => props.answer?.rows[props.hover.lane];
   const bin = () => (props.answer ? Math.min(props.answer.bins - 1, Math.floor((props.hover.time - props.answer.start_ns) / props.answer.bin_ns)) : 0);
@@ -145,7 +172,7 @@ function Bin(props: { answer: TimelineAnswer | null; hover: Hover }) {
       {(row) => (
         <div class="tooltip" style={{ left: `${Math.min(props.hover.x + 12, innerWidth - 320)}px`, top: `${Math.min(props.hover.y + 16, innerHeight - 90)}px` }}>
           <div class="title">{visible(row().name).slice(0, 300)}</div>
-          <div class="dim">{duration(props.hover.time)}: {plural(row().values[bin()] ?? 0, "sample")}</div>
+          <div class="dim">{duration(props.hover.time)}: {plural(row().values[bin()] ?? 0, "sample")}<Show when={props.answer?.other}>, there {plural(row().other?.values[bin()] ?? 0, "sample")}</Show></div>
           <Show when={row().off?.[bin()] !== undefined}><div class="dim">{row().key.cpu === undefined ? "off the CPU" : "idle"}: {percent((row().off?.[bin()] ?? 0) / 10)} %</div></Show>
         </div>
       )}

@@ -4,7 +4,9 @@ import { For, Show } from "solid-js";
 import { bytes, count, duration, inUnit, plural } from "../format";
 import { baseName, fold, visible } from "../names";
 import type { Row, TableAnswer } from "../net/types";
+import { report } from "../net/client";
 import { Wrong } from "../shell/Message";
+import { ReportCard } from "../shell/ReportCard";
 import { loadedTrace } from "../state/profile";
 import { createQuestion } from "../state/query";
 import { go } from "../state/url";
@@ -14,6 +16,7 @@ export function TraceView() {
   return (
     <div class="summary">
       <div class="summary-column">
+        <Show when={report()}>{(about) => <ReportCard about={about()} />}</Show>
         <Recorded />
         <Facts />
         <Modules />

@@ -12,7 +12,7 @@ use crate::commands::trace::graph::{self, Lines};
 use crate::commands::trace::replay::{self, replay_facts};
 use crate::commands::trace::report::{self, fields};
 use crate::commands::trace::usage;
-use dioptra_calls::{CallPathTree, FunctionNames, View, statistics};
+use dioptra_calls::{CallPathTree, FunctionNames, StatisticsOptions, View, statistics_with};
 use dioptra_filters::MatchStyle;
 use dioptra_tables::{Facts, Severity, escape};
 
@@ -401,7 +401,14 @@ impl<'v, 't> App<'v, 't> {
             return;
         }
         let Browsed { names, view, .. } = self.browsed;
-        let sums = statistics(view);
+        // Any field can be chosen later.
+        let sums = statistics_with(
+            view,
+            StatisticsOptions {
+                distributions: true,
+                ..StatisticsOptions::default()
+            },
+        );
         let mut rows = report::rows(&sums, names, view, false);
         dioptra_trace_report::tell_apart(&mut rows, names);
         self.report_facts = report::report_facts(view, names, &sums, &rows);

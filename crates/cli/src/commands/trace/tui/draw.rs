@@ -1,6 +1,7 @@
 //! Drawing of the browser. Only visible lines are made.
 
 use super::app::App;
+use crate::full_screen::{put, shortened, shrunk};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -161,16 +162,6 @@ fn page(
     app.screen.1 = room;
 }
 
-/// Returns the area without a number of columns at the left.
-fn shrunk(area: Rect, columns: u16) -> Rect {
-    let columns = columns.min(area.width);
-    Rect {
-        x: area.x + columns,
-        width: area.width - columns,
-        ..area
-    }
-}
-
 /// Draws the cursor's position, or the message.
 fn footer(app: &mut App<'_, '_>, area: Rect, y: u16, buffer: &mut Buffer) {
     const HELP: &str = " h: help  q: quit";
@@ -230,46 +221,4 @@ fn chooser(app: &App<'_, '_>, body: Rect, buffer: &mut Buffer) {
         buffer.set_style(line, style);
         put(buffer, line, y, 0, &text, style);
     }
-}
-
-/// Shortens a text to a number of columns, with a mark that there is more.
-fn shortened(text: &str, room: usize) -> String {
-    if Span::raw(text).width() <= room {
-        return text.to_owned();
-    }
-    let mut short = String::new();
-    let mut used = 1;
-    for part in Span::raw(text).styled_graphemes(Style::new()) {
-        used += Span::raw(part.symbol).width();
-        if used > room {
-            break;
-        }
-        short.push_str(part.symbol);
-    }
-    short + "…"
-}
-
-/// Writes a text, from its column `skip` on, into a line. Returns the number of columns written.
-fn put(buffer: &mut Buffer, line: Rect, y: u16, skip: usize, text: &str, style: Style) -> u16 {
-    let mut column = 0;
-    let mut used = 0;
-    for part in Span::raw(text).styled_graphemes(style) {
-        let width = Span::raw(part.symbol).width();
-        let from = column;
-        column += width;
-        if column <= skip {
-            continue;
-        }
-        if from < skip {
-            // Only the right half of a wide character is visible.
-            used += (column - skip) as u16;
-            continue;
-        }
-        if usize::from(used) + width > usize::from(line.width) {
-            break;
-        }
-        buffer.set_string(line.x + used, y, part.symbol, style);
-        used += width as u16;
-    }
-    used.min(line.width)
 }

@@ -14,8 +14,8 @@ use super::draw::{Look, draw};
 use super::keys::{Command, HELP, command};
 use super::page::Page;
 use super::replay_page::ReplayPage;
-use super::terminal::Screen;
 use super::{Field, Lines, graph, press};
+use crate::full_screen::Screen;
 use dioptra_calls::{Demangle, FunctionNames, View, ViewSelection, call_tree};
 use dioptra_symbols::SymbolOptions;
 use dioptra_tracedata::Trace;
@@ -486,7 +486,7 @@ fn any_keys_on_any_screen_leave_a_line() {
 #[test]
 #[ignore = "not a test: what the next one runs in a terminal"]
 fn a_browser_that_panics() {
-    let _screen = Screen::new().expect("a terminal");
+    let _screen = Screen::new("other commands").expect("a terminal");
     panic!("on purpose");
 }
 

@@ -6,9 +6,12 @@ use crate::loading::plan::{LoadPlan, SampleFilter};
 use crate::profile::Profile;
 use crate::stacks::call_stacks::StackNode;
 use crate::stacks::frames::Frame;
-use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
+use dioptra_perfdata::{
+    EventToWrite, FeaturesToWrite, PerfData, ReadSummary, WriteOptions, Writer,
+};
 use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use std::io::Cursor;
+use std::ops::ControlFlow;
 
 /// A small generator of random numbers, so that every run is the same.
 struct Random(u64);
@@ -179,7 +182,33 @@ fn load(data: &PerfData, splitting: Splitting, filter: SampleFilter) -> Result {
         filter,
         ..LoadPlan::default()
     };
-    let profile = Profile::load_split(data, &plan, None, splitting);
+    result(&Profile::load_split(data, &plan, None, splitting))
+}
+
+/// Follows a recording. With `looks` it takes snapshots meanwhile, which may change the numbers of stacks and nothing else.
+fn follow(data: &PerfData, looks: bool) -> Result {
+    let plan = LoadPlan {
+        options: LoadOptions {
+            call_chains: true,
+            threads: true,
+        },
+        ..LoadPlan::default()
+    };
+    Profile::follow(data, &plan, |live| {
+        let mut read = 0;
+        let summary = data.read(|record| {
+            live.record(&record);
+            read += 1;
+            if looks && read % 301 == 0 {
+                live.snapshot(&ReadSummary::default());
+            }
+            ControlFlow::Continue(())
+        });
+        result(&live.snapshot(&summary))
+    })
+}
+
+fn result(profile: &Profile) -> Result {
     let stacks = profile.stacks();
     let nodes = 1..stacks.len() as u32;
     (
@@ -206,6 +235,10 @@ fn threads_and_batches_do_not_show() {
         let (frames, nodes, _, counts, _) = &all;
         assert!(frames.len() > 500 && nodes.len() > 1000, "{}", nodes.len());
         assert!(counts.incomplete() > 100, "{counts:?}");
+        assert!(follow(&data, false) == all, "{seed}: followed");
+        let looked = follow(&data, true);
+        let sizes = |result: &Result| (result.0.len(), result.1.len(), result.3, result.4);
+        assert_eq!(sizes(&looked), sizes(&all), "{seed}: looked at");
         let filter = SampleFilter {
             tids: vec![6],
             ..SampleFilter::default()

@@ -1,4 +1,8 @@
-//! The terminal: taken over, and given back whatever happens.
+//! The terminal as a screen to draw on: taken over, and given back whatever happens.
+
+mod lines;
+
+pub use lines::{put, shortened, shrunk};
 
 use anyhow::Context;
 use ratatui_core::terminal::Terminal;
@@ -15,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Whether the browser has the terminal now.
+/// Whether we have the terminal now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the terminal over: no echo, each key at once, a screen of its own.
@@ -27,7 +31,7 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen)
 }
 
-/// Gives the terminal back as it was, if the browser has it.
+/// Gives the terminal back as it was, if we have it.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // There is nobody left to report a failure to.
@@ -42,23 +46,23 @@ fn terminal() -> io::Result<Drawn> {
     Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())))
 }
 
-/// The terminal while the browser has it.
+/// The terminal while we have it.
 pub struct Screen {
     pub terminal: Drawn,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes the terminal over. `without` says what shows the same without a terminal.
     ///
     /// # Errors
     /// There is no terminal, or it can't be taken over.
-    pub fn new() -> anyhow::Result<Screen> {
+    pub fn new(without: &str) -> anyhow::Result<Screen> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             give_back();
             before(panic);
         }));
-        take().context("taking the terminal over; `dioptra trace graph` and `report` need none")?;
+        take().with_context(|| format!("taking the terminal over; {without} need none"))?;
         // The first poll starts the watch for changes of the size; none may be missed.
         let terminal = event::poll(Duration::ZERO).and_then(|_| terminal());
         if terminal.is_err() {
@@ -119,7 +123,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns the signal that asks the browser to end, if one came.
+    /// Returns the signal that asks us to end, if one came.
     pub fn ending(&self) -> Option<i32> {
         match self.ending.load(Ordering::SeqCst) {
             0 => None,
@@ -127,12 +131,12 @@ impl Signals {
         }
     }
 
-    /// Returns whether the browser was asked to stop, and forgets it.
+    /// Returns whether we were asked to stop, and forgets it.
     pub fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::SeqCst)
     }
 
-    /// Returns whether the browser goes on after a stop, and forgets it.
+    /// Returns whether we go on after a stop, and forgets it.
     pub fn take_went_on(&self) -> bool {
         self.went_on.swap(false, Ordering::SeqCst)
     }
