@@ -80,6 +80,7 @@ const TOOLS: &[Tool] = &[
     ),
     library("clang", "libunwind.so", &["libunwind-{clang}-dev"]),
     command("llvm-objdump", &["llvm"]),
+    command("llvm-profdata", &["llvm"]),
     command("ld.lld", &["lld"]),
     command("uftrace", &["uftrace"]),
     command("gdb", &["gdb"]),

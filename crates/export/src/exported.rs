@@ -4,7 +4,7 @@ use crate::error::ExportError;
 use crate::lost::Lost;
 use dioptra_profile::{Count, Profile};
 
-/// The sums of the values that were written for one event.
+/// The sums of the values that were written for one event, or counted as [`crate::LostKind::Undescribed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTotal {
     /// The event, as an index of [`Profile::events`].

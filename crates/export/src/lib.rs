@@ -1,15 +1,16 @@
 //! Profiles in the formats of other tools.
 //!
 //! A [`Source`] is a profile with its names and the events to export. Each format has a function that writes it:
-//! [`write_collapsed`], [`write_pprof`], [`write_firefox`],
-//! [`write_callgrind`], [`write_flamegraph`], [`write_speedscope`]. The result, [`Exported`], holds the sums of the written values and a list of the
-//! things that the format cannot hold, with their numbers.
+//! [`write_collapsed`], [`write_pprof`], [`write_firefox`], [`write_callgrind`], [`write_flamegraph`],
+//! [`write_speedscope`], [`write_autofdo`]. The result, [`Exported`], holds the sums of the written values and a list of
+//! the things that the format cannot hold, with their numbers.
 //!
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
 //! tables of names wait until the end.
 //!
 //! **Invariant:** the written values of an event add up to the profile's total ([`Exported::check`]).
 
+mod autofdo;
 mod callgrind;
 mod collapsed;
 mod comm_paths;
@@ -29,6 +30,7 @@ mod source;
 mod speedscope;
 mod stack_calls;
 
+pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
 pub use collapsed::write_collapsed;
 pub use error::ExportError;

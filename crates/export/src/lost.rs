@@ -33,6 +33,12 @@ pub enum LostKind {
     Times,
     /// Branch records.
     Branches,
+    /// The callers on the stacks of samples.
+    Callers,
+    /// Samples where debug information has no function and line, in formats that know places by them.
+    Undescribed,
+    /// Calls, and runs between branches, where debug information has no function and line.
+    UndescribedBranches,
     /// Characters that separate names in the format, replaced in names.
     Characters,
     /// Frames that are too narrow to draw.
@@ -70,6 +76,18 @@ impl fmt::Display for Lost {
             LostKind::Cpus => of("the CPUs of", "sample", "samples"),
             LostKind::Times => of("the times of", "sample", "samples"),
             LostKind::Branches => of("the branch records of", "sample", "samples"),
+            LostKind::Callers => of("the callers of", "sample", "samples"),
+            LostKind::Undescribed => format!(
+                "{count} {} without a function and a line in debug information",
+                if count == 1 { "sample" } else { "samples" }
+            ),
+            LostKind::UndescribedBranches => format!(
+                "{count} {} without a function and a line in debug information",
+                match count {
+                    1 => "call, or run between branches,",
+                    _ => "calls and runs between branches",
+                }
+            ),
             LostKind::Characters => of(
                 "separators in",
                 "name, which was changed",
@@ -208,9 +226,25 @@ fn count(source: &Source<'_>, written: &[usize], used: &[bool], kind: LostKind) 
                 .map(|event| event.total().samples)
                 .sum()
         }
+        LostKind::Callers => {
+            let stacks = profile.stacks();
+            let mut sum = 0;
+            for index in written {
+                profile.counts(source.event(*index), |_, stack, count| {
+                    let has_caller = stack != dioptra_profile::Stacks::ROOT
+                        && stacks.get(stack).parent != dioptra_profile::Stacks::ROOT;
+                    if has_caller {
+                        sum += count.samples;
+                    }
+                });
+            }
+            sum
+        }
         // Writers count these.
         LostKind::Lines
         | LostKind::Times
+        | LostKind::Undescribed
+        | LostKind::UndescribedBranches
         | LostKind::Characters
         | LostKind::NarrowFrames
         | LostKind::LargeValues => 0,
@@ -234,6 +268,10 @@ mod tests {
         assert_eq!(
             text(LostKind::NarrowFrames, 2),
             "2 frames too narrow to draw"
+        );
+        assert_eq!(
+            text(LostKind::Undescribed, 1),
+            "1 sample without a function and a line in debug information"
         );
     }
 }

@@ -8,11 +8,12 @@ use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
-    Exported, Source, Value, write_callgrind, write_collapsed, write_firefox, write_flamegraph,
-    write_pprof, write_speedscope,
+    Exported, Source, Value, write_autofdo, write_callgrind, write_collapsed, write_firefox,
+    write_flamegraph, write_pprof, write_speedscope,
 };
 use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
+use dioptra_symbols::SymbolOptions;
 use dioptra_tables::{Facts, Severity, escape};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ Examples:
   dioptra export --to flamegraph             write flamegraph.svg for a browser
   dioptra export --to firefox                write profile.firefox.json for profiler.firefox.com
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
+  dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
   dioptra export --to collapsed -i other.data -e cycles --value samples -o -")]
@@ -64,6 +66,8 @@ enum Format {
     Callgrind,
     /// A flame graph for browsers. To flamegraph.svg
     Flamegraph,
+    /// AutoFDO's text, with which clang optimizes (-fprofile-sample-use). To profile.afdo
+    Autofdo,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,6 +97,7 @@ impl Format {
             Format::Speedscope => "profile.speedscope.json",
             Format::Callgrind => "callgrind.out.dioptra",
             Format::Flamegraph => "flamegraph.svg",
+            Format::Autofdo => "profile.afdo",
         }
     }
 
@@ -119,6 +124,7 @@ impl Format {
         };
         // All data is loaded, so that whatever the format has no place for is counted.
         needs.by.push(By::Line);
+        needs.branches = self == Format::Autofdo;
         needs.optional = OptionalData {
             cpus: true,
             times: true,
@@ -136,6 +142,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if to_stdout && format.is_binary() && io::stdout().is_terminal() {
         bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
     }
+    if format == Format::Autofdo && arguments.no_inline {
+        bail!(
+            "--no-inline: an AutoFDO profile consists of functions where they were inlined; leave it out"
+        );
+    }
+    let symbols = arguments.selection.symbols()?;
     let needs = format.needs(!arguments.no_inline);
     let loaded = arguments
         .selection
@@ -151,6 +163,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         only,
         events: &events,
         facts: &facts,
+        symbols: &symbols,
     };
     let exported = match to_stdout {
         true => {
@@ -181,6 +194,7 @@ struct Export<'a> {
     only: &'a Loaded,
     events: &'a [usize],
     facts: &'a Facts,
+    symbols: &'a SymbolOptions,
 }
 
 impl Export<'_> {
@@ -202,6 +216,7 @@ impl Export<'_> {
             Format::Speedscope => write_speedscope(&source, out)?,
             Format::Callgrind => write_callgrind(&source, out)?,
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
+            Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
         };
         exported.check(&self.only.profile)?;
         Ok(exported)

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Examples:
   dioptra import cpu.pb.gz -o cpu.perf.data              a profile of Go, gperftools, or dioptra export --to pprof
-  dioptra report -i cpu.perf.data                        then: report, diff, web, export as with any profile
+  dioptra import cpu.pb.gz -o cpu.perf.data && dioptra report -i cpu.perf.data
   dioptra import stacks.folded -o stacks.perf.data       collapsed stacks, as flamegraph.pl reads them
   dioptra import stacks.folded -e cpu-clock -o stacks.perf.data
   perf script | dioptra import - -o script.perf.data     a recording of another machine as text")]

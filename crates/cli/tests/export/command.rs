@@ -16,6 +16,7 @@ fn a_wrong_format_lists_the_formats() {
         "firefox",
         "callgrind",
         "flamegraph",
+        "autofdo",
     ] {
         assert!(said.contains(format), "{said}");
     }

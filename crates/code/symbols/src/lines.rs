@@ -1,11 +1,15 @@
 //! Source lines and inline frames of a module.
 
 mod declared;
+mod source_frames;
+
+pub use source_frames::SourceFrame;
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use addr2line::{Context, LookupResult};
@@ -251,6 +255,7 @@ impl ModuleLines {
             package: self.split.package(),
             names: RefCell::default(),
             files: RefCell::default(),
+            discriminators: RefCell::default(),
         }
     }
 
@@ -270,6 +275,8 @@ pub struct LineReader<'a> {
     /// Names to show by names as they are: the same few functions are inlined everywhere.
     names: RefCell<FxHashMap<&'a [u8], Arc<str>>>,
     files: RefCell<FxHashSet<Arc<str>>>,
+    /// By unit: the code that has discriminators.
+    discriminators: RefCell<FxHashMap<Option<usize>, Rc<Vec<source_frames::DiscriminatorRow>>>>,
 }
 
 impl std::fmt::Debug for LineReader<'_> {

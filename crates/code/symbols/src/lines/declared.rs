@@ -44,7 +44,7 @@ impl<'a> LineReader<'a> {
     }
 
     /// Returns what a lookup finds, with the split files that it asks for.
-    fn loaded<L>(&self, mut lookup: LookupResult<L>) -> L::Output
+    pub(super) fn loaded<L>(&self, mut lookup: LookupResult<L>) -> L::Output
     where
         L: LookupContinuation<Buf = Slice<'a>>,
     {
@@ -68,6 +68,19 @@ struct Declared {
     line: Option<u32>,
     /// The entry of which this one is an instance or the definition.
     by: Option<UnitOffset>,
+}
+
+/// Returns the line at which the function of an entry is declared.
+pub(super) fn line(unit: &UnitRef<'_, Slice<'_>>, entry: UnitOffset) -> Option<u32> {
+    let mut entry = entry;
+    for _ in 0..MOST_STEPS {
+        let declared = declared(unit, entry)?;
+        if declared.line.is_some() {
+            return declared.line;
+        }
+        entry = declared.by?;
+    }
+    None
 }
 
 fn declared(unit: &UnitRef<'_, Slice<'_>>, entry: UnitOffset) -> Option<Declared> {
