@@ -286,7 +286,7 @@ test("names never become markup", async ({ page }) => {
 });
 
 timeTests({ test, show, hash, can, settle, table, hottest });
-comparedTests({ axe, test, table, show, hash, can, settle, hottest });
+comparedTests({ axe, test, table, show, hash, can, settle, hottest, isMock: server !== null });
 metricsTests({ test, table, show, hash, can, settle, hottest });
 test("the policy keeps scripts and requests out", async ({ page, problems }) => {
   await show(page, "summary");
