@@ -3,7 +3,7 @@
 //! Libraries know causes; only this crate knows flags and commands.
 
 use crate::commands::trace::TRACE_LESS;
-use dioptra_export::ImportError;
+use dioptra_export::{ExportError, ImportError};
 use dioptra_perfdata::OpenError as PerfDataError;
 use dioptra_perfevents::{
     AttachError, EventSyntaxError, NoInheritance, OpenError, Refusal, SyntaxCause, Unavailable,
@@ -47,6 +47,9 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
             }
             _ => None,
         };
+    }
+    if let Some(ExportError::NoTimes) = error.downcast_ref::<ExportError>() {
+        return Some("record with `dioptra record`, or with perf's --timestamp");
     }
     if let Some(error) = error.downcast_ref::<ImportError>() {
         return match error {

@@ -12,6 +12,9 @@ pub enum ExportError {
     /// The profile was loaded without call stacks.
     #[error("the profile was loaded without call stacks; load it with LoadOptions::call_chains")]
     NoStacks,
+    /// The samples have no times, which the format needs.
+    #[error("the profile's samples have no times, and the format places them in time")]
+    NoTimes,
     /// The output could not be written.
     #[error("writing the output")]
     Write(#[from] io::Error),

@@ -2,8 +2,8 @@
 //!
 //! A [`Source`] is a profile with its names and the events to export. Each format has a function that writes it:
 //! [`write_collapsed`], [`write_pprof`], [`write_firefox`], [`write_callgrind`], [`write_flamegraph`],
-//! [`write_speedscope`], [`write_autofdo`]. The result, [`Exported`], holds the sums of the written values and a list of
-//! the things that the format cannot hold, with their numbers.
+//! [`write_speedscope`], [`write_autofdo`], [`write_chrome`]. The result, [`Exported`], holds the sums of the written
+//! values and a list of the things that the format cannot hold, with their numbers.
 //!
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
 //! tables of names wait until the end.
@@ -12,6 +12,7 @@
 
 mod autofdo;
 mod callgrind;
+mod chrome;
 mod collapsed;
 mod comm_paths;
 mod error;
@@ -32,6 +33,7 @@ mod stack_calls;
 
 pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
+pub use chrome::write_chrome;
 pub use collapsed::write_collapsed;
 pub use error::ExportError;
 pub use exported::{EventTotal, Exported};

@@ -8,8 +8,8 @@ use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
-    Exported, Source, Value, write_autofdo, write_callgrind, write_collapsed, write_firefox,
-    write_flamegraph, write_pprof, write_speedscope,
+    Exported, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
+    write_firefox, write_flamegraph, write_pprof, write_speedscope,
 };
 use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
@@ -25,6 +25,7 @@ Examples:
   dioptra export --to pprof                  write profile.pb.gz; then: go tool pprof -http : profile.pb.gz
   dioptra export --to flamegraph             write flamegraph.svg for a browser
   dioptra export --to firefox                write profile.firefox.json for profiler.firefox.com
+  dioptra export --to chrome                 write profile.chrome.json for chrome://tracing or ui.perfetto.dev
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
@@ -68,6 +69,8 @@ enum Format {
     Flamegraph,
     /// AutoFDO's text, with which clang optimizes (-fprofile-sample-use). To profile.afdo
     Autofdo,
+    /// Chrome's trace events: chrome://tracing, ui.perfetto.dev. To profile.chrome.json
+    Chrome,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -98,6 +101,7 @@ impl Format {
             Format::Callgrind => "callgrind.out.dioptra",
             Format::Flamegraph => "flamegraph.svg",
             Format::Autofdo => "profile.afdo",
+            Format::Chrome => "profile.chrome.json",
         }
     }
 
@@ -216,6 +220,7 @@ impl Export<'_> {
             Format::Speedscope => write_speedscope(&source, out)?,
             Format::Callgrind => write_callgrind(&source, out)?,
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
+            Format::Chrome => write_chrome(&source, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
         };
         exported.check(&self.only.profile)?;

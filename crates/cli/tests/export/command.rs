@@ -17,6 +17,7 @@ fn a_wrong_format_lists_the_formats() {
         "callgrind",
         "flamegraph",
         "autofdo",
+        "chrome",
     ] {
         assert!(said.contains(format), "{said}");
     }

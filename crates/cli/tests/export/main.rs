@@ -1,6 +1,7 @@
 //! `dioptra export`: programs that nobody here wrote read each format, and find the numbers of `dioptra report`.
 
 mod callgrind;
+mod chrome;
 mod collapsed;
 mod command;
 mod firefox;
