@@ -58,6 +58,13 @@ impl Page {
     }
 
     fn ask(&self, path: &str) -> Value {
+        let (head, body) = self.get(path);
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}\n{body}");
+        serde_json::from_str(&body).expect("JSON")
+    }
+
+    /// The head and the body of an answer.
+    fn get(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
         let (port, token) = (self.port, &self.token);
         let request = format!(
@@ -67,8 +74,7 @@ impl Page {
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {text}");
-        serde_json::from_str(body).expect("JSON")
+        (head.to_owned(), body.to_owned())
     }
 
     fn wait_until_ready(&self) {
@@ -324,9 +330,10 @@ fn metrics_and_changes_are_those_of_the_commands() {
     let before = or_skip!(record(folder.path(), "before.data", &events));
     let after = or_skip!(record(folder.path(), "after.data", &events));
     let windows = or_skip!(record(folder.path(), "windows.data", &["-g", "--windows"]));
+    let others = or_skip!(record(folder.path(), "others.data", &["-g", "--windows"]));
     let (before, after, windows) = (&*before, &*after, &*windows);
-    let page = Page::open(&[before, after, windows]);
-    for profile in 0..3 {
+    let page = Page::open(&[before, after, windows, &others]);
+    for profile in 0..4 {
         let began = Instant::now();
         while page.ask("/api/status")["profiles"][profile]["state"] != "ready" {
             assert!(began.elapsed() < Duration::from_secs(120));
@@ -355,6 +362,30 @@ fn metrics_and_changes_are_those_of_the_commands() {
     for by in ["function", "module", "process,module"] {
         let command = ["diff", before, after, "--by", by];
         compare_export(&page, &format!("of=diff&with=1&by={by}"), &command);
+    }
+    // Metrics of windows beside samples, and their differences.
+    let metric = page.ask("/api/profile?profile=2")["metrics"][0]["name"].clone();
+    let metric = metric.as_str().expect("a metric");
+    for by in ["function", "module", "thread"] {
+        let command = ["report", "-i", windows, "--by", by, "--metric", metric];
+        compare_export(
+            &page,
+            &format!("profile=2&by={by}&metric={metric}&errors=1"),
+            &command,
+        );
+        let command = ["diff", windows, &others, "--by", by, "--metric", metric];
+        let query = format!("of=diff&profile=2&with=3&by={by}&metric={metric}");
+        compare_export(&page, &query, &command);
+    }
+    for (query, why) in [
+        ("profile=2&by=process,module", "rows of one kind"),
+        ("of=diff&profile=2&with=1", "no windows"),
+    ] {
+        let (head, body) = page.get(&format!("/api/table?{query}&metric={metric}"));
+        assert!(
+            head.starts_with("HTTP/1.1 4") && body.contains(why),
+            "{query}: {head} {body}"
+        );
     }
     for normalize in ["time", "page-faults"] {
         let command = ["diff", before, after, "--normalize", normalize];

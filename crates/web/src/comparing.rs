@@ -9,6 +9,7 @@ use crate::other::{Other, both};
 use crate::selected::Selected;
 use crate::server::Shared;
 use crate::tables::{KeyedTable, TableKey, TableKind, key_of, levels, need_lines};
+use crate::window_columns;
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{
     DiffOptions, Input, Normalize, RowKey, TableEvent, diff_with_keys, report_beside_with_keys,
@@ -106,16 +107,26 @@ pub(crate) fn table(
         let normalize = normalization(&normalize, pair.sides(), &mut events)?;
         let chosen = metrics::chosen(&pair.first.loaded, &key.metric, key.few)?;
         let columns = chosen.columns();
+        let sides = pair.sides();
+        let has_windows = sides.iter().any(|side| side.loaded.has_windows());
+        let of_windows = has_windows && !columns.is_empty();
         let options = DiffOptions {
             by: &key.by,
             events: &events,
             shown,
             normalize,
             few: key.few,
-            metrics: &columns,
+            metrics: if of_windows { &[] } else { &columns },
             slices: Slices::Number(key.slices),
         };
-        pair.table(ticket, |inputs| Ok(diff_with_keys(inputs, &options)?))
+        pair.table(ticket, |inputs| {
+            let (mut table, keys) = diff_with_keys(inputs, &options)?;
+            if of_windows {
+                let added = (&key.by[..], &columns[..]);
+                window_columns::add(shared, &sides, added, &mut table, ticket)?;
+            }
+            Ok((table, keys))
+        })
     })?;
     Ok((pair.first, key, table))
 }

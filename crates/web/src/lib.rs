@@ -49,6 +49,7 @@ mod texts;
 mod timeline_changes;
 mod timelines;
 mod traces;
+mod window_columns;
 mod windowed;
 
 pub use server::{Server, Stopper, WebError, WebOptions};

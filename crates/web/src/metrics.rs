@@ -9,13 +9,11 @@ use crate::selected::Selected;
 use crate::server::Shared;
 use crate::tables::{KeyedTable, TableKey, TableKind, key_of};
 use crate::texts;
-use crate::windowed::{Windowed, WindowedKey};
+use crate::window_columns;
 use dioptra_metrics::{ChoiceError, PmuData};
 use dioptra_profile::Dimension;
-use dioptra_report::{ChosenMetrics, Input, RowKey};
-use dioptra_windows::display::{
-    DisplayError, WindowInput, WindowOptions, WindowRows, window_metrics_with_keys,
-};
+use dioptra_report::{ChosenMetrics, RowKey};
+use dioptra_windows::display::{DisplayError, WindowOptions, WindowRows, window_metrics_with_keys};
 use dioptra_windows::estimate::Trust;
 use std::sync::Arc;
 
@@ -178,35 +176,15 @@ pub(crate) fn table(
     };
     let key = key_of(&selected, request, vec![dimension], kind)?;
     let table = shared.tables.get(key.clone(), || {
-        let windowed_key = WindowedKey {
-            selection: selected.key.clone(),
-            rows: match rows {
-                WindowRows::Path | WindowRows::Line => rows,
-                WindowRows::Thread | WindowRows::Process => WindowRows::Thread,
-                _ => WindowRows::Function,
-            },
-            kernel_apart: request.kernel_apart,
-        };
-        let windowed = shared.windowed.get(windowed_key.clone(), || {
-            ticket.check()?;
-            Windowed::load(&selected, &windowed_key, ticket)
-        })?;
+        let kind = (rows, request.kernel_apart);
+        let windowed = window_columns::windowed(shared, &selected, kind, ticket)?;
         ticket.check()?;
         let mut chosen = chosen(&selected.loaded, &key.metric, key.few)?;
         if chosen.is_empty() {
             chosen.add_generic();
         }
         let columns = chosen.columns();
-        let input = WindowInput {
-            report: Input {
-                profile: &windowed.profile,
-                names: &windowed.named.names,
-                blocks: None,
-                shapes: None,
-                label: &selected.loaded.path,
-            },
-            windows: windowed.windows.as_ref(),
-        };
+        let input = window_columns::input(&windowed, &selected);
         let options = WindowOptions {
             by: rows,
             metrics: &columns,

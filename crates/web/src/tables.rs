@@ -10,7 +10,7 @@ use crate::row_keys::row_keys;
 use crate::selected::{Selected, SelectionKey};
 use crate::server::Shared;
 use crate::table_rows::{columns, table_row, totals};
-use crate::{comparing, metrics, texts};
+use crate::{comparing, metrics, texts, window_columns};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{
     Blocks, Input, MetricColumns, PercentOf, ReportOptions, RowKey, TableEvent, report_with_keys,
@@ -245,16 +245,22 @@ fn report(
     let table = shared.tables.get(key.clone(), || {
         ticket.check()?;
         let events = selected.table_events();
-        let chosen = metrics::of_samples(&selected.loaded, &key.metric, key.few)?;
+        let chosen = metrics::chosen(&selected.loaded, &key.metric, key.few)?;
         let columns = chosen.columns();
-        let options = key.report_options(&events, &columns);
+        let of_windows = selected.loaded.has_windows() && !columns.is_empty();
+        let of_samples = if of_windows { &[][..] } else { &columns };
+        let options = key.report_options(&events, of_samples);
         let blocks = selected.blocks(&key.by);
         ticket.check()?;
         let input = Input {
             blocks: blocks.as_deref(),
             ..selected.input()
         };
-        let (table, keys) = report_with_keys(&[input], &options)?;
+        let (mut table, keys) = report_with_keys(&[input], &options)?;
+        if of_windows {
+            let added = (&key.by[..], &columns[..]);
+            window_columns::add(shared, &[&selected], added, &mut table, ticket)?;
+        }
         Ok(KeyedTable {
             table,
             keys,

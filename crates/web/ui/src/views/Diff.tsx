@@ -2,7 +2,7 @@
 
 import { createEffect, createMemo, For, Show } from "solid-js";
 import { count, plural } from "../format";
-import { metricsOfSamples } from "../metrics/Picker";
+import { MetricPicker, metricsBeside } from "../metrics/Picker";
 import { visible } from "../names";
 import type { Parameters } from "../net/client";
 import { otherProfiles } from "../shell/CompareWith";
@@ -43,7 +43,7 @@ function Changes(props: { with: string }) {
   const isReady = () => status()?.profiles[Number(props.with)]?.state === "ready";
   const generation = () => status()?.profiles[Number(props.with)]?.generation;
   const parameters = (): Parameters => ({
-    ...selection(), of: "diff", with: props.with, by: by(), normalize: state.normalize, metric: metricsOfSamples(), sort: state.diffSort,
+    ...selection(), of: "diff", with: props.with, by: by(), normalize: state.normalize, metric: metricsBeside(by(), false), sort: state.diffSort,
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
   // The other profile's generation is no parameter; a change of it asks anew.
@@ -88,7 +88,7 @@ function Changes(props: { with: string }) {
             <button title="Compare the other way round" onClick={() => go({ profile: Number(props.with), with: String(state.profile), open: "", focus: "" })}>⇄<span class="off-screen">Compare the other way round</span></button>
           </>
         }
-        more={<FactsMenu facts={answer()?.facts ?? []} />}
+        more={<><FactsMenu facts={answer()?.facts ?? []} /><MetricPicker always={false} /></>}
       />
       <Show when={rows().error() && !badPattern()}><Wrong error={rows().error()!} /></Show>
       <Show when={!rows().error() || badPattern()}>

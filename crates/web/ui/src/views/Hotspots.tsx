@@ -2,7 +2,7 @@
 
 import { createEffect, createMemo, createSignal, For, Show } from "solid-js";
 import { count, plural } from "../format";
-import { MetricPicker, metricsOfSamples } from "../metrics/Picker";
+import { MetricPicker, metricsBeside } from "../metrics/Picker";
 import { fold } from "../names";
 import { askFile, type Parameters, report } from "../net/client";
 import { cutNote } from "../net/parts";
@@ -63,7 +63,7 @@ function Upper() {
   const levels = () => state.levels.split(",");
   const parameters = (): Parameters => ({
     ...selection(["process", "program", "thread", "comm", "module", "function", ...(state.levels === "cpu" ? ["cpu" as const] : [])]),
-    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(writeSorting(sorting())), metric: metricsOfSamples(), with: comparedProfile(),
+    by: state.levels, errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(writeSorting(sorting())), metric: metricsBeside(state.levels, state.with !== ""), with: comparedProfile(),
   });
   // Shares of the row above need rows of two levels.
   const shares = (): Share[] => ["total", ...(levels().length > 1 ? ["parent" as const] : []), ...manyEvents()];
@@ -113,7 +113,7 @@ function Functions() {
   const things = () => LOWER_TITLES[by()]!;
   const { settings } = tableSettings("functions");
   const parameters = (): Parameters => ({
-    ...selection(), by: by(), children: loaded()!.has.chains && by() === "function", errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(state.sort), metric: metricsOfSamples(), with: comparedProfile(),
+    ...selection(), by: by(), children: loaded()!.has.chains && by() === "function", errors: settings.errors, percent: shares().includes(settings.share) ? settings.share : "", sort: sortOf(state.sort), metric: metricsBeside(by(), state.with !== ""), with: comparedProfile(),
     filter: state.filter, regex: state.regex && state.filter !== "",
   });
   const shares = (): Share[] => ["total", ...manyEvents()];
