@@ -363,6 +363,42 @@ fn metrics_and_changes_are_those_of_the_commands() {
         let command = ["diff", before, after, "--by", by];
         compare_export(&page, &format!("of=diff&with=1&by={by}"), &command);
     }
+    // A condition on call stacks holds for windows that have some.
+    let functions = page.ask("/api/table?profile=2&by=function&children=1&count=2000");
+    let place = |table: &Value, id: &str| {
+        let columns = table["columns"].as_array().expect("columns").iter();
+        let mut ids = columns.map(|column| column["id"].clone());
+        ids.position(|each| each == id).expect("a column")
+    };
+    let names = |table: &Value| -> Vec<String> {
+        let at = place(table, "function");
+        let rows = table["rows"].as_array().expect("rows").iter();
+        rows.map(|row| row["cells"][at].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    let key = |name: &str| {
+        let at = names(&functions).iter().position(|each| each == name);
+        let key = &functions["rows"][at.expect("a row")]["key"]["function"];
+        key.as_str().expect("a key").to_owned()
+    };
+    let through = |name: &str| {
+        let key = key(name);
+        page.ask(&format!(
+            "/api/table?of=metrics&profile=2&through={key}&count=2000"
+        ))
+    };
+    let of_sixty = through("sixty");
+    assert_eq!(names(&of_sixty), ["sixty"]);
+    let of_main = names(&through("main"));
+    for name in ["sixty", "thirty", "ten"] {
+        assert!(of_main.iter().any(|each| each == name), "{of_main:?}");
+    }
+    let facts = of_sixty["facts"].as_array().expect("facts");
+    assert!(
+        facts
+            .iter()
+            .all(|fact| fact["id"] != "selection_not_applied")
+    );
     // Metrics of windows beside samples, and their differences.
     let metric = page.ask("/api/profile?profile=2")["metrics"][0]["name"].clone();
     let metric = metric.as_str().expect("a metric");

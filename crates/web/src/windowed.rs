@@ -12,7 +12,7 @@ use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
     DebugInfoWanted, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
-    Thread,
+    Selection, Thread,
 };
 use dioptra_tables::{Facts, Severity};
 use dioptra_windows::collect::{CollectedWindows, WindowCollector};
@@ -70,7 +70,7 @@ impl Windowed {
             return Err(Failure::Stale);
         }
         let section = WindowsSection::of(&mut data, Some(path));
-        let (filter, facts) = filter(selected);
+        let (filter, mut facts) = filter(selected);
         let plan = LoadPlan {
             options: LoadOptions {
                 call_chains: key.rows == WindowRows::Path || groups_have_chains(&data),
@@ -107,6 +107,13 @@ impl Windowed {
         let named = Named::of(names);
         let keys = Keys::of(&profile);
         keep_places(selected, &mut profile, windows.as_mut(), &named, &keys);
+        keep_stacks(
+            selected,
+            &mut profile,
+            windows.as_mut(),
+            (&named, &keys),
+            &mut facts,
+        )?;
         Ok(Windowed {
             profile,
             windows,
@@ -184,14 +191,6 @@ fn filter(selected: &Selected) -> (SampleFilter, Facts) {
             json!({"parameter": "program", "programs": shared}),
         );
     }
-    if !request.through.is_empty() {
-        facts.add(
-            Severity::Warning,
-            "selection_not_applied",
-            "metrics are of all functions on call stacks: this condition of the selection does not hold here",
-            json!({"parameter": "functions on call stacks"}),
-        );
-    }
     let filter = SampleFilter {
         comms: request.comm.clone(),
         tids,
@@ -200,6 +199,46 @@ fn filter(selected: &Selected) -> (SampleFilter, Facts) {
         time: request.time.unwrap_or_default(),
     };
     (filter, facts)
+}
+
+/// Drops samples and windows whose call stacks lack the selected functions. Without call stacks a fact says that they stay.
+fn keep_stacks(
+    selected: &Selected,
+    profile: &mut Profile,
+    windows: Option<&mut CollectedWindows>,
+    (named, keys): (&Named, &Keys),
+    facts: &mut Facts,
+) -> Result<(), Failure> {
+    let request = selected.key.request();
+    if request.through.is_empty() {
+        return Ok(());
+    }
+    if !profile.options().call_chains {
+        facts.add(
+            Severity::Warning,
+            "selection_not_applied",
+            "metrics are of all functions on call stacks, since the windows were recorded without them: this condition of the \
+             selection does not hold here",
+            json!({"parameter": "functions on call stacks"}),
+        );
+        return Ok(());
+    }
+    let mut wanted = vec![false; named.names.functions().len()];
+    for key in &request.through {
+        // A function without samples here was not loaded.
+        if let Ok(function) = named.find_function(keys, key) {
+            wanted[function as usize] = true;
+        }
+    }
+    let stacks = profile.stacks_through(&named.names, &wanted);
+    if let Some(windows) = windows {
+        windows.retain(|stack| stacks.get(stack as usize) == Some(&true));
+    }
+    *profile = profile.select(&Selection {
+        stacks: Some(stacks),
+        ..Selection::default()
+    })?;
+    Ok(())
 }
 
 /// Drops samples and windows outside of the selected modules and functions.
