@@ -73,7 +73,7 @@ pub fn is_passed_over(entry: &ShadowEntry) -> bool {
     is_parked(entry) || is_hole(entry) || is_barrier(entry)
 }
 
-/// Makes an entry a hole. Its spare word keeps the slot, for [`remnant`].
+/// Makes an entry of this thread's shadow stack a hole. Its spare word keeps the slot, for [`remnant`].
 fn empty(entry: &mut ShadowEntry) {
     if !is_hole(entry) {
         entry.spare = entry.slot;
@@ -181,10 +181,9 @@ pub unsafe fn caller(entry: *mut ShadowEntry) -> Caller {
     unsafe {
         match original(entry) {
             Some(original) => {
-                let (slot, caller) = ((*original).slot, (*original).caller());
-                if claim(original, slot) {
-                    empty_claimed(&mut *original, slot);
-                }
+                // The claim makes the entry a hole. Its segment may belong to another thread from then on.
+                let caller = (*original).caller();
+                claim(original, (*original).slot);
                 caller
             }
             None => (*entry).caller(),
@@ -213,13 +212,18 @@ unsafe fn park(entry: *mut ShadowEntry, told: bool) -> bool {
         if let Some(original) = original {
             match is_dead {
                 true => drop(claim(original, (*original).slot)),
-                false => (*original).flags = (*original).flags & !ALIASED | jumped,
+                false => {
+                    (*original).spare = (*original).slot;
+                    (*original).flags = (*original).flags & !ALIASED | jumped;
+                }
             }
         }
         if is_dead || original.is_some() {
             empty(&mut *entry);
             return false;
         }
+        // A thread that claims the entry writes nothing but its slot, so the word for [`remnant`] is written now.
+        (*entry).spare = (*entry).slot;
         (*entry).flags = PARKED | (*entry).flags & ENTRY_TAIL | jumped;
         true
     }
@@ -402,12 +406,6 @@ pub unsafe fn find(
     }
 }
 
-/// Stores in a hole, which was an entry with `slot` until it was claimed, the word that [`remnant`] needs.
-fn empty_claimed(entry: &mut ShadowEntry, slot: u64) {
-    entry.spare = slot;
-    entry.flags = ENTRY_UNWOUND | ENTRY_NO_RETURN;
-}
-
 /// Returns the caller of a call that has returned before, as long as no other call has taken its entry. A program
 /// that resumes a copied stack more than once returns from its calls as often.
 ///
@@ -476,13 +474,15 @@ unsafe fn look(
             if !claim(entry, slot) {
                 return None;
             }
-            returned((*entry).flags);
-            // Read again, because the entry's thread may have copied it meanwhile.
-            if (*entry).flags & ALIASED != 0 {
-                let alias = ptr::with_exposed_provenance_mut((*entry).spare as usize);
+            // Read again, because the entry's thread may have copied it meanwhile. That thread may also use the entry
+            // for something else from now on: it is only read, and the spare word need not lead to an alias.
+            let now = *entry;
+            returned(now.flags);
+            if now.flags & ALIASED != 0
+                && let Some((_, alias)) = segments::find(now.spare)
+            {
                 claim(alias, slot);
             }
-            empty_claimed(&mut *entry, slot);
             if is_within(record, entry) {
                 trim(record);
             }

@@ -86,8 +86,15 @@ unsafe fn gone(entry: *mut ShadowEntry) {
             claim(entry, (*entry).slot);
             return;
         }
-        (*entry).flags |= GONE;
-        class(flags).fetch_add(1, Ordering::Relaxed);
+        // The entry may be another thread's, which may use it for something else meanwhile.
+        let word = AtomicU32::from_ptr(&raw mut (*entry).flags);
+        let (kept, unordered) = (flags | GONE, Ordering::Relaxed);
+        if word
+            .compare_exchange(flags, kept, unordered, unordered)
+            .is_ok()
+        {
+            class(flags).fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -294,6 +294,30 @@ fn calls_return_in_other_threads() {
     assert!(first.end(around, true));
 }
 
+/// A thread may use an entry for something else as soon as another thread has claimed it. So the claim changes the slot
+/// and nothing else, and a stack that is resumed once more still finds the caller.
+#[test]
+fn other_threads_write_slots_only() {
+    let (first, second) = (ParkingThread::new(1 << 12), ParkingThread::another(1 << 12));
+    let around = first.call(9 * APART);
+    // Other tests leave calls with all other slots.
+    let parked = first.call(APART + 8);
+    let newer = first.call(2 * APART);
+    let entry: *mut ShadowEntry = ptr::with_exposed_provenance_mut(parked.token as usize);
+    // SAFETY: an entry of the first thread's segment, which stays mapped.
+    let before = unsafe { *entry };
+    assert!(is_parked(&before));
+    assert!(!second.end(parked, true), "it was left");
+    // SAFETY: as above.
+    let after = unsafe { *entry };
+    assert!(is_hole(&after));
+    assert_eq!((before.flags, before.spare), (after.flags, after.spare));
+    assert!(!second.end(parked, true), "it returns once more");
+    assert!(first.end(newer, true));
+    assert!(first.end(around, true));
+    assert_eq!(first.used(), 0);
+}
+
 /// Handlers that interrupt a hook may exchange stacks, too: entries that they leave parked are not overwritten.
 #[test]
 fn what_is_parked_above_an_interrupted_hook_stays() {
