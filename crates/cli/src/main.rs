@@ -48,6 +48,8 @@ struct Arguments {
 enum Command {
     /// Sample a command, processes, threads or the machine into a perf.data file
     Record(Later<commands::record::Arguments>),
+    /// Record all the time, within bounds of disk and CPU, and upload what was recorded
+    Agent(Later<commands::agent::Arguments>),
     /// Show live where time goes: the hottest functions now and since the start
     Top(Later<commands::top::Arguments>),
     /// Show where the time of a profile went
@@ -101,6 +103,9 @@ fn main() -> ExitCode {
     let (failure, result) = match arguments.command {
         Command::Record(Later(arguments)) => {
             (Exit::RecordingFailed, commands::record::run(arguments))
+        }
+        Command::Agent(Later(arguments)) => {
+            (Exit::RecordingFailed, commands::agent::run(arguments))
         }
         Command::Top(Later(arguments)) => (Exit::RecordingFailed, commands::top::run(arguments)),
         Command::Report(Later(arguments)) => (Exit::Failed, commands::report::run(arguments)),

@@ -1,5 +1,6 @@
 //! The sub-commands, a file each.
 
+pub mod agent;
 pub mod annotate;
 pub mod completions;
 mod derived;
@@ -17,6 +18,7 @@ mod profiles;
 pub mod record;
 pub mod report;
 mod shown;
+mod store;
 pub mod sum;
 pub mod top;
 pub mod trace;
