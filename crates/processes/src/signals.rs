@@ -143,6 +143,14 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Restores the signal mask from before. Returns a signal that asked for an end and was not read.
+    pub fn finish(mut self) -> Option<Received> {
+        let unread = std::iter::from_fn(|| self.take());
+        unread.filter(|received| received.ends_recording()).last()
+    }
+}
+
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -190,6 +198,16 @@ mod tests {
         );
         assert!(received.ends_recording());
         assert_eq!(signals.take(), None);
+    }
+
+    #[test]
+    fn an_unread_signal_is_returned_at_the_end() {
+        let signals = Signals::new().unwrap();
+        raise(libc::SIGCHLD);
+        raise(libc::SIGTERM);
+        let unread = signals.finish().unwrap();
+        assert_eq!(unread.signal, libc::SIGTERM);
+        assert_eq!(Signals::new().unwrap().finish(), None);
     }
 
     #[test]

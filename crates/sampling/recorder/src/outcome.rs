@@ -62,6 +62,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// The reason why it ended.
     pub ending: Ending,
+    /// A signal that asked for an end when the recording was ending anyway.
+    pub late_signal: Option<i32>,
     /// The end of the command, if there was one.
     pub command: Option<CommandStatus>,
 }
@@ -80,6 +82,7 @@ impl Outcome {
             mappings_may_be_lost: false,
             duration: Duration::ZERO,
             ending: Ending::CommandEnded,
+            late_signal: None,
             command: None,
         }
     }

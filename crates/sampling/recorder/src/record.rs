@@ -99,6 +99,7 @@ pub fn record_with<'a>(
     watchdog.command(None);
     let mut outcome = recorded?;
     outcome.command = status;
+    outcome.late_signal = signals.finish().map(|received| received.signal);
     Ok(outcome)
 }
 

@@ -55,7 +55,7 @@ impl Segments {
             ..Notes::default()
         };
         let (mut recorded, mut failures) = (0, 0);
-        while !stop.load(Ordering::Relaxed) && self.most.is_none_or(|most| recorded < most) {
+        loop {
             let name = self.spool.new_name();
             let result = self.segment(&name, &mut notes);
             self.trim()?;
@@ -69,6 +69,7 @@ impl Segments {
                     }
                     match outcome.ending {
                         Ending::Signal(_) => break,
+                        _ if outcome.late_signal.is_some() => break,
                         Ending::TargetsEnded => {
                             say!("all watched processes have ended");
                             break;
@@ -93,7 +94,13 @@ impl Segments {
                     wait
                 }
             };
+            if self.most.is_some_and(|most| recorded >= most) {
+                break;
+            }
             self.wait(pause, &stop);
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
         }
         notes.finish();
         let left = self.spool.complete()?.len();

@@ -80,7 +80,7 @@ impl UploadCommand {
                 Ok(Some(status)) => return Err(status.to_string()),
                 Err(error) => return Err(error.to_string()),
                 Ok(None) if Instant::now() >= end(began) => {
-                    // It may have ended by itself just now.
+                    // The command may have ended by itself just now.
                     let _ = child.kill();
                     let _ = child.wait();
                     return Err(format!("not ended after {} s", began.elapsed().as_secs()));
@@ -123,7 +123,7 @@ pub struct Running {
 impl Running {
     /// Lets the thread look for new segments.
     pub fn look(&self) {
-        // The thread listens until it is told to end.
+        // The thread listens until the sender is dropped.
         let _ = self.wake.send(());
     }
 
@@ -177,7 +177,7 @@ struct Uploads {
     next_try: Instant,
     /// The number of failed tries since the last success.
     failures: u32,
-    /// How often each segment was refused while others were taken.
+    /// The number of times that each segment was refused while others were taken.
     strikes: BTreeMap<PathBuf, u32>,
     uploaded: u64,
 }
@@ -262,7 +262,7 @@ impl Uploads {
         };
         self.uploader.command.run(batch, end)?;
         for segment in batch {
-            // It may have been deleted for room.
+            // The spool may have deleted the file for room.
             let _ = fs::remove_file(&segment.path);
             self.strikes.remove(&segment.path);
             self.uploaded += 1;

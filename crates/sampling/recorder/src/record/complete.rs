@@ -128,6 +128,7 @@ impl Recording<'_> {
             mappings_may_be_lost: lost > 0 && !side_band_is_whole,
             duration,
             ending,
+            late_signal: None,
             command: None,
         })
     }
