@@ -2,7 +2,8 @@
 //!
 //! A [`Source`] is a profile with its names and the events to export. Each format has a function that writes it:
 //! [`write_collapsed`], [`write_pprof`], [`write_firefox`], [`write_callgrind`], [`write_flamegraph`],
-//! [`write_speedscope`], [`write_autofdo`], [`write_chrome`]. The result, [`Exported`], holds the sums of the written
+//! [`write_speedscope`], [`write_autofdo`], [`write_chrome`], [`write_perfetto`],
+//! [`write_otlp`]. The result, [`Exported`], holds the sums of the written
 //! values and a list of the things that the format cannot hold, with their numbers.
 //!
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
@@ -22,14 +23,21 @@ mod flamegraph;
 mod import;
 mod labels;
 mod lost;
+mod mappings;
 mod origin;
+mod otlp;
 mod paths;
+mod perfetto;
+mod periods;
 mod pprof;
 mod protobuf;
 mod sample_values;
 mod source;
 mod speedscope;
 mod stack_calls;
+mod strings;
+mod tasks;
+mod timed_samples;
 
 pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
@@ -44,6 +52,8 @@ pub use import::{
 };
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;
+pub use otlp::write_otlp;
+pub use perfetto::write_perfetto;
 pub use pprof::write_pprof;
 pub use source::{Source, Value};
 pub use speedscope::write_speedscope;

@@ -27,6 +27,8 @@ pub enum LostKind {
     InlinedMarks,
     /// The numbers of processes and threads.
     Threads,
+    /// The names that threads had before their last one.
+    EarlierNames,
     /// The CPUs of samples.
     Cpus,
     /// The times of samples.
@@ -73,6 +75,11 @@ impl fmt::Display for Lost {
             LostKind::Lines => of("the source lines of", "location", "locations"),
             LostKind::InlinedMarks => of("the marks of", "inlined function", "inlined functions"),
             LostKind::Threads => of("the numbers of", "thread", "threads"),
+            LostKind::EarlierNames => {
+                of("", "earlier name of a thread", "earlier names of threads")
+                    .trim_start()
+                    .to_owned()
+            }
             LostKind::Cpus => of("the CPUs of", "sample", "samples"),
             LostKind::Times => of("the times of", "sample", "samples"),
             LostKind::Branches => of("the branch records of", "sample", "samples"),
@@ -243,6 +250,7 @@ fn count(source: &Source<'_>, written: &[usize], used: &[bool], kind: LostKind) 
         // Writers count these.
         LostKind::Lines
         | LostKind::Times
+        | LostKind::EarlierNames
         | LostKind::Undescribed
         | LostKind::UndescribedBranches
         | LostKind::Characters

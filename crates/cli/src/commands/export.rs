@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
     Exported, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
-    write_firefox, write_flamegraph, write_pprof, write_speedscope,
+    write_firefox, write_flamegraph, write_otlp, write_perfetto, write_pprof, write_speedscope,
 };
 use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
@@ -25,7 +25,9 @@ Examples:
   dioptra export --to pprof                  write profile.pb.gz; then: go tool pprof -http : profile.pb.gz
   dioptra export --to flamegraph             write flamegraph.svg for a browser
   dioptra export --to firefox                write profile.firefox.json for profiler.firefox.com
-  dioptra export --to chrome                 write profile.chrome.json for chrome://tracing or ui.perfetto.dev
+  dioptra export --to chrome                 write profile.chrome.json for chrome://tracing
+  dioptra export --to perfetto               write profile.pftrace for ui.perfetto.dev
+  dioptra export --to otlp                   write profile.otlp.pb for an OpenTelemetry collector
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
@@ -71,6 +73,10 @@ enum Format {
     Autofdo,
     /// Chrome's trace events: chrome://tracing, ui.perfetto.dev. To profile.chrome.json
     Chrome,
+    /// Perfetto's trace, with stacks: ui.perfetto.dev, trace_processor. To profile.pftrace
+    Perfetto,
+    /// OpenTelemetry's profiles (OTLP, v1development), as a collector takes them. To profile.otlp.pb
+    Otlp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,12 +108,14 @@ impl Format {
             Format::Flamegraph => "flamegraph.svg",
             Format::Autofdo => "profile.afdo",
             Format::Chrome => "profile.chrome.json",
+            Format::Perfetto => "profile.pftrace",
+            Format::Otlp => "profile.otlp.pb",
         }
     }
 
     /// Returns whether the format is no text.
     fn is_binary(self) -> bool {
-        self == Format::Pprof
+        matches!(self, Format::Pprof | Format::Perfetto | Format::Otlp)
     }
 
     /// Returns the format's name as `--to` takes it.
@@ -132,7 +140,7 @@ impl Format {
         needs.optional = OptionalData {
             cpus: true,
             times: true,
-            mappings: self == Format::Pprof,
+            mappings: self.is_binary(),
         };
         needs
     }
@@ -221,6 +229,8 @@ impl Export<'_> {
             Format::Callgrind => write_callgrind(&source, out)?,
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
             Format::Chrome => write_chrome(&source, out)?,
+            Format::Perfetto => write_perfetto(&source, out)?,
+            Format::Otlp => write_otlp(&source, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
         };
         exported.check(&self.only.profile)?;

@@ -6,6 +6,8 @@ mod collapsed;
 mod command;
 mod firefox;
 mod flamegraph;
+mod otlp;
+mod perfetto;
 mod pprof;
 mod speedscope;
 mod support;
