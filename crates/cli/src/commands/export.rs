@@ -1,6 +1,9 @@
 //! `dioptra export`.
 
+mod traces;
+
 use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
+use super::trace::CallSelection;
 use crate::exit::Exit;
 use crate::output::say;
 use crate::remedies;
@@ -8,7 +11,7 @@ use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
-    Exported, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
+    Exported, Lost, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
     write_firefox, write_flamegraph, write_otlp, write_perfetto, write_pprof, write_speedscope,
 };
 use dioptra_profile::KernelSamples;
@@ -32,19 +35,25 @@ Examples:
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
-  dioptra export --to collapsed -i other.data -e cycles --value samples -o -")]
+  dioptra export --to collapsed -i other.data -e cycles --value samples -o -
+  dioptra export --to perfetto -d dioptra.trace     write the calls of a trace to profile.pftrace
+  dioptra export --to flamegraph -d dioptra.trace -N malloc --value samples")]
 pub struct Arguments {
     /// The format to write
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// The profile; `-` is standard input
+    /// The profile, or the directory of a trace; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
+    /// The directory of a trace, whose calls are written: by call path with self times, or with chrome and perfetto one
+    /// by one
+    #[arg(short, long, value_name = "DIR", conflicts_with = "input")]
+    data: Option<PathBuf>,
     /// The file to write; `-` is standard output [default: the format's usual name; standard output for collapsed]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The value of each stack, in formats with room for one: weights are nanoseconds of clocks and numbers of other
-    /// events, as in `dioptra report`
+    /// events, as in `dioptra report`. Of traces, self times in nanoseconds, or numbers of calls
     #[arg(long, value_enum, default_value_t = StackValue::Weight)]
     value: StackValue,
     /// Let the time of inlined functions count for the function that contains them
@@ -52,6 +61,8 @@ pub struct Arguments {
     no_inline: bool,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    calls: CallSelection,
 }
 
 /// The formats.
@@ -81,9 +92,10 @@ enum Format {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StackValue {
-    /// Sums of periods
+    /// Sums of periods; of traces, self times
     Weight,
-    /// Numbers of samples
+    /// Numbers of samples; of traces, of calls
+    #[value(alias = "calls")]
     Samples,
 }
 
@@ -148,11 +160,13 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
-    let usual = || PathBuf::from(format.usual_output());
-    let output = arguments.output.clone().unwrap_or_else(usual);
-    let to_stdout = output == Path::new("-");
-    if to_stdout && format.is_binary() && io::stdout().is_terminal() {
-        bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
+    match &arguments.data {
+        Some(folder) => return traces::run(&arguments, folder),
+        None if arguments.input.is_dir() => return traces::run(&arguments, &arguments.input),
+        None => {}
+    }
+    if let Some(option) = arguments.calls.given() {
+        bail!("{option}: only traces have calls to choose from; name a trace with -d");
     }
     if format == Format::Autofdo && arguments.no_inline {
         bail!(
@@ -177,26 +191,41 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         facts: &facts,
         symbols: &symbols,
     };
-    let exported = match to_stdout {
-        true => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            let exported = export.write(&mut out)?;
-            out.flush().context("writing the output")?;
-            exported
-        }
-        false => {
-            let exported = write_whole(&output, |out| export.write(out))?;
-            say!("wrote {}", output.display());
-            exported
-        }
-    };
+    let exported = write_out(&arguments, |out| export.write(out))?;
     warn(&facts)?;
-    if !exported.lost.is_empty() {
-        let lost: Vec<String> = exported.lost.iter().map(ToString::to_string).collect();
-        say!("{} has no place for: {}", format.name(), lost.join("; "));
-    }
+    say_lost(format, &exported.lost);
     only.check_end()?;
     Ok(Exit::Done)
+}
+
+/// Writes the output to the file that was asked for, or to the format's usual one.
+fn write_out<T>(
+    arguments: &Arguments,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let format = arguments.to;
+    let usual = || PathBuf::from(format.usual_output());
+    let output = arguments.output.clone().unwrap_or_else(usual);
+    if output != Path::new("-") {
+        let written = write_whole(&output, |out| write(out))?;
+        say!("wrote {}", output.display());
+        return Ok(written);
+    }
+    if format.is_binary() && io::stdout().is_terminal() {
+        bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = write(&mut out)?;
+    out.flush().context("writing the output")?;
+    Ok(written)
+}
+
+/// Says what the format has no place for.
+fn say_lost(format: Format, lost: &[Lost]) {
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        say!("{} has no place for: {}", format.name(), lost.join("; "));
+    }
 }
 
 /// A loaded profile with the format to write it in.

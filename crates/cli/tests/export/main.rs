@@ -11,3 +11,4 @@ mod perfetto;
 mod pprof;
 mod speedscope;
 mod support;
+mod traces;

@@ -103,7 +103,7 @@ impl Encoder<'_> {
             };
             if self.has_times {
                 // The weight is last, if the event has one.
-                if let Some(value) = of_event().last() {
+                if let Some(value) = of_event().next_back() {
                     let observations = self.timed(*index);
                     total.samples = Some(number(observations.len()));
                     if value.is_weight {

@@ -4,7 +4,7 @@
 //! sample states the counter's value, not its period: the value is the sum of the periods on that CPU until then.
 
 mod interning;
-mod packets;
+pub(crate) mod packets;
 
 use crate::error::ExportError;
 use crate::exported::{EventTotal, Exported};

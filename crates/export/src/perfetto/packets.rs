@@ -5,10 +5,11 @@ use crate::tasks::TaskNumbers;
 use std::io::{self, Write};
 
 /// The fields of `TracePacket`.
-pub(super) mod packet {
+pub(crate) mod packet {
     pub const CLOCK_SNAPSHOT: u64 = 6;
     pub const TIMESTAMP: u64 = 8;
     pub const SEQUENCE: u64 = 10;
+    pub const TRACK_EVENT: u64 = 11;
     pub const INTERNED_DATA: u64 = 12;
     pub const SEQUENCE_FLAGS: u64 = 13;
     pub const SYSTEM: u64 = 45;
@@ -27,14 +28,14 @@ const CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 
 /// Returns the number of the sequence of an exported event.
-pub(super) fn sequence_of(event: usize) -> u32 {
+pub(crate) fn sequence_of(event: usize) -> u32 {
     let event = u32::try_from(event).unwrap_or(u32::MAX);
     event.saturating_add(FIRST_SEQUENCE + 1)
 }
 
 /// A clock that the format has a name for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clock {
+pub(crate) enum Clock {
     Realtime,
     Monotonic,
     MonotonicRaw,
@@ -43,7 +44,7 @@ pub(super) enum Clock {
 
 impl Clock {
     /// Returns the clock with a number of `clock_gettime(2)`.
-    pub(super) fn of(clockid: i32) -> Option<Clock> {
+    pub(crate) fn of(clockid: i32) -> Option<Clock> {
         match clockid {
             0 => Some(Clock::Realtime),
             1 => Some(Clock::Monotonic),
@@ -54,7 +55,7 @@ impl Clock {
     }
 
     /// Returns the clock's number in `BuiltinClock`.
-    pub(super) fn id(self) -> u64 {
+    pub(crate) fn id(self) -> u64 {
         match self {
             Clock::Realtime => 1,
             Clock::Monotonic => 3,
@@ -64,7 +65,7 @@ impl Clock {
     }
 
     /// Returns the clock's number in `PerfEvents.PerfClock`.
-    pub(super) fn perf_clock(self) -> u64 {
+    pub(crate) fn perf_clock(self) -> u64 {
         match self {
             Clock::Realtime => 1,
             Clock::Monotonic => 2,
@@ -80,13 +81,13 @@ fn process_track(pid: u32) -> u64 {
 }
 
 /// Returns the id of a thread's track, which differs from those of processes.
-pub(super) fn thread_track(numbers: TaskNumbers) -> u64 {
+pub(crate) fn thread_track(numbers: TaskNumbers) -> u64 {
     // Pids have less than 30 bits.
     1 << 62 | u64::from(numbers.pid & 0x3fff_ffff) << 32 | u64::from(numbers.tid)
 }
 
 /// The packets of a trace, written one after the other.
-pub(super) struct Packets<'o> {
+pub(crate) struct Packets<'o> {
     out: &'o mut dyn Write,
     trace: Message,
     packet: Message,
@@ -95,7 +96,7 @@ pub(super) struct Packets<'o> {
 }
 
 impl<'o> Packets<'o> {
-    pub(super) fn new(out: &'o mut dyn Write) -> Self {
+    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
         Packets {
             out,
             trace: Message::default(),
@@ -112,7 +113,7 @@ impl<'o> Packets<'o> {
     }
 
     /// Writes the first packet of a sequence.
-    pub(super) fn start(&mut self, sequence: u32, packet: &mut Message) -> io::Result<()> {
+    pub(crate) fn start(&mut self, sequence: u32, packet: &mut Message) -> io::Result<()> {
         packet.number(packet::SEQUENCE, u64::from(sequence));
         packet.number(packet::SEQUENCE_FLAGS, CLEARED);
         packet.flag(packet::IS_FIRST, true);
@@ -120,7 +121,7 @@ impl<'o> Packets<'o> {
     }
 
     /// Writes a packet that refers to descriptions of its sequence.
-    pub(super) fn go_on(&mut self, sequence: u32, packet: &mut Message) -> io::Result<()> {
+    pub(crate) fn go_on(&mut self, sequence: u32, packet: &mut Message) -> io::Result<()> {
         packet.number(packet::SEQUENCE, u64::from(sequence));
         packet.number(packet::SEQUENCE_FLAGS, NEEDS_STATE);
         self.write(packet)
@@ -138,7 +139,7 @@ impl<'o> Packets<'o> {
     }
 
     /// Writes which clock the trace's times are of, with its time and the wall clock's at one moment.
-    pub(super) fn clocks(&mut self, clock: Clock, now: u64, wall: Option<u64>) -> io::Result<()> {
+    pub(crate) fn clocks(&mut self, clock: Clock, now: u64, wall: Option<u64>) -> io::Result<()> {
         self.field.clear();
         let wall = wall.filter(|_| clock != Clock::Realtime);
         let times = [Some((clock, now)), wall.map(|wall| (Clock::Realtime, wall))];
@@ -153,7 +154,7 @@ impl<'o> Packets<'o> {
     }
 
     /// Writes the machine's name, kernel and architecture, as far as they are known.
-    pub(super) fn system(
+    pub(crate) fn system(
         &mut self,
         hostname: Option<&str>,
         release: Option<&str>,
@@ -176,7 +177,7 @@ impl<'o> Packets<'o> {
     }
 
     /// Writes a process's name and the words of its command line, where they are known.
-    pub(super) fn process(&mut self, pid: u32, name: &str, command: &[String]) -> io::Result<()> {
+    pub(crate) fn process(&mut self, pid: u32, name: &str, command: &[String]) -> io::Result<()> {
         self.inner.clear();
         self.inner.signed(1, i64::from(pid.cast_signed()));
         for word in command {
@@ -189,8 +190,17 @@ impl<'o> Packets<'o> {
         self.describe(packet::TRACK)
     }
 
+    /// Writes a track below another one.
+    pub(crate) fn track(&mut self, track: u64, parent: u64, name: &str) -> io::Result<()> {
+        self.field.clear();
+        self.field.stated(1, track);
+        self.field.text(2, name.as_bytes());
+        self.field.stated(5, parent);
+        self.describe(packet::TRACK)
+    }
+
     /// Writes a thread's name.
-    pub(super) fn thread(&mut self, numbers: TaskNumbers, name: &str) -> io::Result<()> {
+    pub(crate) fn thread(&mut self, numbers: TaskNumbers, name: &str) -> io::Result<()> {
         self.inner.clear();
         self.inner.signed(1, i64::from(numbers.pid.cast_signed()));
         self.inner.signed(2, i64::from(numbers.tid.cast_signed()));

@@ -22,7 +22,7 @@ use std::io::Write;
 const NO_PLACE: &[LostKind] = &[LostKind::Times, LostKind::Branches];
 
 /// The numbers of the fields of `perftools.profiles.Profile`.
-mod profile_field {
+pub(crate) mod profile_field {
     pub const SAMPLE_TYPE: u64 = 1;
     pub const SAMPLE: u64 = 2;
     pub const MAPPING: u64 = 3;
