@@ -43,7 +43,7 @@ fn report(folder: &Path, options: &[&str]) -> BTreeMap<String, [u64; 3]> {
         let found = columns.iter().position(|column| column["id"] == id);
         found.unwrap_or_else(|| panic!("no column {id} in {columns:?}"))
     };
-    let [total, own, calls] = ["total", "self", "call"].map(place);
+    let [total, own, calls] = ["total", "self", "calls"].map(place);
     let function = place("function");
     let rows = json["rows"].as_array().expect("rows").iter();
     rows.map(|row| {

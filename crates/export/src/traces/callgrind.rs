@@ -3,7 +3,7 @@
 //! A call's time counts once for the total of each function: the outermost call to a function carries the time, and
 //! recursive calls carry none.
 
-use super::paths::{PathFunction, TracePaths, Written, name};
+use super::paths::{PathFunction, TracePaths, Written};
 use super::{ExportedTrace, TraceSource};
 use crate::callgrind::{UNKNOWN_FILE, one_line};
 use crate::error::ExportError;
@@ -93,8 +93,7 @@ pub fn write_trace_callgrind(
             .take_while(|((from, _), _)| from == function);
         for ((_, to), sums) in of_function {
             names.function(*to, "c", out)?;
-            // Hidden calls were not counted; readers refuse a number of 0.
-            writeln!(out, "calls={} {}", sums.calls.max(1), names.line(*to))?;
+            writeln!(out, "calls={} {}", sums.calls, names.line(*to))?;
             writeln!(out, "{line} {} 0", sums.time)?;
         }
     }
@@ -104,6 +103,7 @@ pub fn write_trace_callgrind(
 /// The names of modules, files and functions, each written once in full.
 struct Names<'a, 't> {
     source: &'a TraceSource<'a, 't>,
+    paths: &'a TracePaths,
     /// By function: its file and line.
     sources: HashMap<u32, (String, u32)>,
     /// The numbers of names by kind of name.
@@ -113,12 +113,13 @@ struct Names<'a, 't> {
 }
 
 impl<'a, 't> Names<'a, 't> {
-    fn new(source: &'a TraceSource<'a, 't>, paths: &TracePaths) -> Self {
+    fn new(source: &'a TraceSource<'a, 't>, paths: &'a TracePaths) -> Self {
         let functions = paths.functions();
         let sources = source.names.sources(&functions);
         let found = functions.into_iter().zip(sources);
         Names {
             source,
+            paths,
             sources: found
                 .filter_map(|(function, place)| Some((function, place?)))
                 .collect(),
@@ -169,7 +170,7 @@ impl<'a, 't> Names<'a, 't> {
         let object = *self.objects.entry(module.clone()).or_insert(next);
         let next = self.files.len();
         let file_id = *self.files.entry(file.clone()).or_insert(next);
-        let name = name(self.source, function).to_owned();
+        let name = self.paths.name(function).to_owned();
         let file_key = if role.is_empty() { "fl" } else { "cfi" };
         self.one(&format!("{role}ob"), "ob", object, &module, out)?;
         self.one(file_key, "fl", file_id, &file, out)?;

@@ -1,6 +1,6 @@
 //! Call paths as collapsed stacks, and as a flame graph.
 
-use super::paths::{PathFunction, TracePaths, Written, name};
+use super::paths::{PathFunction, TracePaths, Written};
 use super::{ExportedTrace, TraceSource};
 use crate::collapsed::plain;
 use crate::error::ExportError;
@@ -49,7 +49,7 @@ pub fn write_trace_collapsed(
     let mut written = Written::default();
     let mut functions = Vec::new();
     for thread in &paths.threads {
-        let comm = source.view.task_name(thread.place);
+        let comm = source.thread_name(thread.place);
         let mut text = |line: &mut String, name| {
             let plain = plain(name);
             if matches!(plain, Cow::Owned(_)) {
@@ -67,7 +67,7 @@ pub fn write_trace_collapsed(
             thread.functions(at, &mut functions);
             for function in &functions {
                 line.push(';');
-                text(&mut line, name(source, *function));
+                text(&mut line, paths.name(*function));
             }
             let sum = lines.entry(line).or_default();
             *sum = sum.saturating_add(of(value, node));
@@ -105,7 +105,7 @@ pub fn write_trace_flamegraph(
     let mut comms: HashMap<&str, u32> = HashMap::new();
     let mut written = Written::default();
     for thread in &paths.threads {
-        let comm = source.view.task_name(thread.place);
+        let comm = source.thread_name(thread.place);
         let comm = *comms.entry(comm).or_insert_with(|| picture.label(comm));
         let root = picture.below(0, comm);
         // By node: its frame.
@@ -113,7 +113,7 @@ pub fn write_trace_flamegraph(
         for node in &thread.nodes {
             let label = *labels
                 .entry(node.function)
-                .or_insert_with(|| picture.label(name(source, node.function)));
+                .or_insert_with(|| picture.label(paths.name(node.function)));
             let around = node.parent.map_or(root, |parent| frames[parent]);
             let frame = picture.below(around, label);
             picture.add(frame, of(value, node));

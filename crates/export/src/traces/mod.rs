@@ -36,6 +36,13 @@ pub struct TraceSource<'a, 't> {
     pub names: &'a FunctionNames<'t>,
 }
 
+impl<'t> TraceSource<'_, 't> {
+    /// Returns the last name of the thread with this index in the view.
+    fn thread_name(&self, place: usize) -> &'t str {
+        self.view.task_name_at(place, u64::MAX)
+    }
+}
+
 /// The result of an export of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "show what was lost"]

@@ -4,6 +4,8 @@ use super::{ExportedTrace, TraceSource};
 use crate::error::ExportError;
 use crate::lost::{Lost, LostKind, number};
 use dioptra_calls::{CallPathTree, ViewLosses, call_trees};
+use dioptra_trace_report::distinct_names;
+use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
 /// The name of calls that the view's rules hide.
@@ -43,6 +45,8 @@ pub(super) struct ThreadPaths {
 /// The paths of all streams of a view.
 pub(super) struct TracePaths {
     pub threads: Vec<ThreadPaths>,
+    /// By function: its name in the table of calls, where functions of equal names have longer ones.
+    names: HashMap<u32, String>,
     losses: ViewLosses,
     open: u64,
 }
@@ -70,6 +74,7 @@ impl TracePaths {
     pub(super) fn of(source: &TraceSource<'_, '_>) -> TracePaths {
         let mut paths = TracePaths {
             threads: Vec::new(),
+            names: HashMap::new(),
             losses: ViewLosses::default(),
             open: 0,
         };
@@ -82,7 +87,18 @@ impl TracePaths {
                 paths.threads.push(ThreadPaths { place, nodes });
             }
         }
+        let functions = paths.functions();
+        let names = distinct_names(&functions, source.names);
+        paths.names = functions.into_iter().zip(names).collect();
         paths
+    }
+
+    /// Returns a function's name.
+    pub(super) fn name(&self, function: PathFunction) -> &str {
+        match function {
+            PathFunction::Shown(function) => self.names.get(&function).map_or("", String::as_str),
+            PathFunction::NotShown => NOT_SHOWN,
+        }
     }
 
     /// Returns the functions on the paths, each once.
@@ -202,14 +218,6 @@ fn sum(nodes: &mut [PathNode]) {
         if let Some(parent) = parent {
             nodes[parent].total = nodes[parent].total.saturating_add(total);
         }
-    }
-}
-
-/// The names of the functions on paths.
-pub(super) fn name<'a>(source: &'a TraceSource<'_, '_>, function: PathFunction) -> &'a str {
-    match function {
-        PathFunction::Shown(function) => source.names.get(function),
-        PathFunction::NotShown => NOT_SHOWN,
     }
 }
 

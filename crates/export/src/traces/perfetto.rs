@@ -66,7 +66,7 @@ pub fn write_trace_perfetto(
             tid: stream.tid,
         };
         // Of several programs of a process, the last one's.
-        threads.insert(numbers, view.task_name(place));
+        threads.insert(numbers, source.thread_name(place));
         tracks.push(thread_track(numbers));
     }
     let mut processes: BTreeMap<u32, (&str, &[String])> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Call paths as a pprof profile: numbers of calls and self times, by thread.
 
-use super::paths::{PathFunction, ThreadPaths, TracePaths, Written, name};
+use super::paths::{PathFunction, ThreadPaths, TracePaths, Written};
 use super::{ExportedTrace, TraceSource};
 use crate::error::ExportError;
 use crate::lost::{Lost, LostKind};
@@ -36,6 +36,7 @@ pub fn write_trace_pprof(
     let mut gzip = GzEncoder::new(out, Compression::default());
     let mut encoder = Encoder {
         source,
+        paths: &paths,
         out: &mut gzip,
         sources: functions
             .into_iter()
@@ -71,6 +72,7 @@ pub fn write_trace_pprof(
 
 struct Encoder<'a, 't, 'o> {
     source: &'a TraceSource<'a, 't>,
+    paths: &'a TracePaths,
     out: &'o mut dyn Write,
     /// By function: its file and line.
     sources: HashMap<u32, (String, u32)>,
@@ -117,7 +119,7 @@ impl Encoder<'_, '_, '_> {
 
     fn thread(&mut self, thread: &ThreadPaths) -> Result<(), ExportError> {
         let stream = self.source.view.streams()[thread.place];
-        let comm = self.source.view.task_name(thread.place).to_owned();
+        let comm = self.source.thread_name(thread.place).to_owned();
         let labels = [
             ("thread", format!("{comm} ({})", stream.tid)),
             ("comm", comm),
@@ -178,7 +180,7 @@ impl Encoder<'_, '_, '_> {
             }
         }
         let (file, line) = line.unwrap_or_default();
-        let name = self.strings.id(name(self.source, function).as_bytes());
+        let name = self.strings.id(self.paths.name(function).as_bytes());
         let file = self.strings.id(file.as_bytes());
         self.field.clear();
         self.field.number(1, id);

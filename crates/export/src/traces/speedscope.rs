@@ -1,6 +1,6 @@
 //! Call paths as a file of speedscope: a profile for each thread, each path with its self time.
 
-use super::paths::{PathFunction, TracePaths, Written, name};
+use super::paths::{PathFunction, TracePaths, Written};
 use super::{ExportedTrace, TraceSource};
 use crate::error::ExportError;
 use crate::lost::LostKind;
@@ -33,7 +33,7 @@ pub fn write_trace_speedscope(
     )?;
     for (number, thread) in paths.threads.iter().enumerate() {
         let stream = source.view.streams()[thread.place];
-        let comm = source.view.task_name(thread.place);
+        let comm = source.thread_name(thread.place);
         let title = format!("{comm} {}/{} self time", stream.pid, stream.tid);
         let timed: Vec<usize> = (0..thread.nodes.len())
             .filter(|node| thread.nodes[*node].self_time > 0)
@@ -70,7 +70,7 @@ pub fn write_trace_speedscope(
     out.write_all(br#"],"shared":{"frames":["#)?;
     for (place, function) in used.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
-        let frame = json!({ "name": name(source, *function) });
+        let frame = json!({ "name": paths.name(*function) });
         write!(out, "{comma}{frame}")?;
     }
     out.write_all(b"]}}\n")?;
