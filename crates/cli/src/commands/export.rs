@@ -18,6 +18,7 @@ use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
 use dioptra_symbols::SymbolOptions;
 use dioptra_tables::{Facts, Severity, escape};
+use dioptra_tracelayout::directory;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,14 @@ pub struct Arguments {
     selection: Selection,
     #[command(flatten)]
     calls: CallSelection,
+}
+
+impl Arguments {
+    /// Returns the file to write; `-` is standard output.
+    fn output(&self) -> PathBuf {
+        let usual = || PathBuf::from(self.to.usual_output());
+        self.output.clone().unwrap_or_else(usual)
+    }
 }
 
 /// The formats.
@@ -160,9 +169,14 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
+    if arguments.output() == Path::new("-") && format.is_binary() && io::stdout().is_terminal() {
+        bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
+    }
     match &arguments.data {
         Some(folder) => return traces::run(&arguments, folder),
-        None if arguments.input.is_dir() => return traces::run(&arguments, &arguments.input),
+        None if arguments.input.join(directory::INFO).is_file() => {
+            return traces::run(&arguments, &arguments.input);
+        }
         None => {}
     }
     if let Some(option) = arguments.calls.given() {
@@ -203,16 +217,11 @@ fn write_out<T>(
     arguments: &Arguments,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let format = arguments.to;
-    let usual = || PathBuf::from(format.usual_output());
-    let output = arguments.output.clone().unwrap_or_else(usual);
+    let output = arguments.output();
     if output != Path::new("-") {
         let written = write_whole(&output, |out| write(out))?;
         say!("wrote {}", output.display());
         return Ok(written);
-    }
-    if format.is_binary() && io::stdout().is_terminal() {
-        bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
     }
     let mut out = BufWriter::new(io::stdout().lock());
     let written = write(&mut out)?;

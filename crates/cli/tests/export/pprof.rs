@@ -1,7 +1,7 @@
 //! pprof's profile, read by `go tool pprof`.
 
 use crate::support::{by_function, done, inlined, inside, number, report, threads};
-use dioptra_testprograms::{self as programs, Recorded, or_skip};
+use dioptra_testprograms::{self as programs, or_skip};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;

@@ -124,7 +124,7 @@ fn hidden_calls_have_a_place_of_their_own() {
         said.contains(&format!("{not_shown} ns were spent")),
         "{said}"
     );
-    // Of one function alone.
+    // A filter for one function.
     let (text, _) = done(folder, &[&words[..], &["-F", "cpu_time"]].concat());
     let (own, _) = collapsed(&text);
     assert_eq!(own, column(&report(folder, &["-F", "cpu_time"]), 1));
@@ -338,6 +338,7 @@ fn what_traces_do_not_have_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     std::fs::create_dir(folder.join("trace")).expect("a folder");
+    std::fs::write(folder.join("trace/info.json"), "{}").expect("a file");
     let refused = |words: &[&str], reason: &str| {
         let output = dioptra(folder, &[&["export"], words].concat());
         assert_eq!(output.status.code(), Some(1), "{words:?}");

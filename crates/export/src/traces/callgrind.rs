@@ -47,25 +47,31 @@ pub fn write_trace_callgrind(
     let mut written = Written::default();
     let mut own: BTreeMap<PathFunction, Sums> = BTreeMap::new();
     let mut edges: BTreeMap<(PathFunction, PathFunction), Sums> = BTreeMap::new();
-    let mut functions = Vec::new();
     for thread in &paths.threads {
-        for (at, node) in thread.nodes.iter().enumerate() {
+        // The number of open calls of each function.
+        let mut open: HashMap<PathFunction, u64> = HashMap::new();
+        thread.walk(|at, begins| {
+            let node = &thread.nodes[at];
+            let open = open.entry(node.function).or_default();
+            if !begins {
+                *open -= 1;
+                return;
+            }
+            let is_recursion = *open > 0;
+            *open += 1;
             written.add(node);
             own.entry(node.function)
                 .or_default()
                 .add(node.calls, node.self_time);
             let Some(parent) = node.parent else {
-                continue;
+                return;
             };
-            thread.functions(at, &mut functions);
-            functions.pop();
-            let is_recursion = functions.contains(&node.function);
             let time = if is_recursion { 0 } else { node.total };
             edges
                 .entry((thread.nodes[parent].function, node.function))
                 .or_default()
                 .add(node.calls, time);
-        }
+        });
     }
     let mut names = Names::new(source, &paths);
     let command = source.view.trace().info().command.join(" ");
@@ -93,7 +99,9 @@ pub fn write_trace_callgrind(
             .take_while(|((from, _), _)| from == function);
         for ((_, to), sums) in of_function {
             names.function(*to, "c", out)?;
-            writeln!(out, "calls={} {}", sums.calls, names.line(*to))?;
+            // callgrind_annotate takes the time of 0 calls for the caller's own. Hidden calls, and calls whose beginning
+            // is not known, are not counted.
+            writeln!(out, "calls={} {}", sums.calls.max(1), names.line(*to))?;
             writeln!(out, "{line} {} 0", sums.time)?;
         }
     }

@@ -62,6 +62,8 @@ pub fn write_trace_chrome(
     }
     Ok(ExportedTrace {
         calls: Some(slices.calls),
+        began_before: slices.began_before,
+        open: slices.open,
         losses: slices.losses,
         lost,
         ..ExportedTrace::default()

@@ -54,6 +54,11 @@ pub struct ExportedTrace {
     pub self_time: Option<u64>,
     /// The time in nanoseconds of calls that filters hide, as far as it was written as [`NOT_SHOWN`].
     pub not_shown: u64,
+    /// The number of calls that were written one by one, and whose beginning is not known or lies before the view's
+    /// time.
+    pub began_before: u64,
+    /// The number of calls that were written one by one without an end, because the trace has none.
+    pub open: u64,
     /// The records that the trace itself lacks.
     pub losses: ViewLosses,
     /// The parts of the trace that the format has no place for.

@@ -157,6 +157,8 @@ impl TracePaths {
             calls: has_calls.then_some(written.calls),
             self_time: has_times.then_some(written.self_time),
             not_shown: if has_times { written.not_shown } else { 0 },
+            began_before: 0,
+            open: 0,
             losses: self.losses,
             lost: lost.filter(|lost| lost.count > 0).collect(),
         })
@@ -231,6 +233,25 @@ impl ThreadPaths {
             at = self.nodes[node].parent;
         }
         into.reverse();
+    }
+
+    /// Calls `visit` for each node twice: with `true` before the nodes below it, and with `false` behind them.
+    pub(super) fn walk(&self, mut visit: impl FnMut(usize, bool)) {
+        let mut below: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        let mut waiting = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            match node.parent {
+                Some(parent) => below[parent].push(at),
+                None => waiting.push((at, true)),
+            }
+        }
+        while let Some((at, is_first)) = waiting.pop() {
+            visit(at, is_first);
+            if is_first {
+                waiting.push((at, false));
+                waiting.extend(below[at].iter().map(|below| (*below, true)));
+            }
+        }
     }
 
     /// Returns whether a node has calls or time of its own.

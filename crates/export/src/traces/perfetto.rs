@@ -52,12 +52,7 @@ pub fn write_trace_perfetto(
         packets.clocks(Clock::Monotonic, clock.start.monotonic, wall)?;
     }
     let host = &info.host;
-    let known = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
-    packets.system(
-        known(&host.name).as_deref(),
-        known(&host.kernel).as_deref(),
-        None,
-    )?;
+    packets.system(known(&host.name), known(&host.kernel), None)?;
     let mut threads: BTreeMap<TaskNumbers, &str> = BTreeMap::new();
     let mut tracks = Vec::new();
     for (place, stream) in view.streams().iter().enumerate() {
@@ -65,7 +60,7 @@ pub fn write_trace_perfetto(
             pid: stream.pid,
             tid: stream.tid,
         };
-        // Of several programs of a process, the last one's.
+        // A thread that executed several programs has the last one's name.
         threads.insert(numbers, source.thread_name(place));
         tracks.push(thread_track(numbers));
     }
@@ -117,10 +112,16 @@ pub fn write_trace_perfetto(
     }
     Ok(ExportedTrace {
         calls: Some(slices.calls),
+        began_before: slices.began_before,
+        open: slices.open,
         losses: slices.losses,
         lost,
         ..ExportedTrace::default()
     })
+}
+
+fn known(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 struct Writer<'a, 't, 'o> {

@@ -11,6 +11,7 @@ use dioptra_tracelayout::FunctionKind;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -180,7 +181,8 @@ impl Encoder<'_, '_, '_> {
             }
         }
         let (file, line) = line.unwrap_or_default();
-        let name = self.strings.id(self.paths.name(function).as_bytes());
+        let name = without_angles(self.paths.name(function));
+        let name = self.strings.id(name.as_bytes());
         let file = self.strings.id(file.as_bytes());
         self.field.clear();
         self.field.number(1, id);
@@ -228,5 +230,29 @@ impl Encoder<'_, '_, '_> {
             self.out.write_all(message.bytes())?;
         }
         Ok(())
+    }
+}
+
+/// Returns the name of a function of which only the start is known, `<libc.so.6+0x1234>`, as `[libc.so.6]+0x1234`.
+/// pprof takes whatever stands between angle brackets for arguments of a template, and leaves it out.
+fn without_angles(name: &str) -> Cow<'_, str> {
+    let inner = name
+        .strip_prefix('<')
+        .and_then(|name| name.strip_suffix('>'));
+    match inner.and_then(|inner| inner.rsplit_once("+0x")) {
+        Some((module, start)) => Cow::Owned(format!("[{module}]+0x{start}")),
+        None => Cow::Borrowed(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_without_names_have_no_angle_brackets() {
+        assert_eq!(without_angles("<libc.so.6+0x12>"), "[libc.so.6]+0x12");
+        assert_eq!(without_angles("<T as Trait>::f"), "<T as Trait>::f");
+        assert_eq!(without_angles("main"), "main");
     }
 }

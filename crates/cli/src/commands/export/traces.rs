@@ -63,6 +63,15 @@ pub fn run(arguments: &Arguments, folder: &Path) -> anyhow::Result<Exit> {
     if view.is_sampled() && !has_moments {
         say!("calls of sampled functions stand for others: their numbers and times are estimates");
     }
+    if exported.began_before > 0 {
+        say!(
+            "calls that began before: {}; they begin with the file's times",
+            exported.began_before
+        );
+    }
+    if exported.open > 0 {
+        say!("calls without an end: {}", exported.open);
+    }
     if exported.not_shown > 0 {
         say!(
             "{} ns were spent in calls that are not shown: `{NOT_SHOWN}`",

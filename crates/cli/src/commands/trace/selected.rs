@@ -100,7 +100,7 @@ pub struct CallSelection {
     /// Kind of patterns: regular expressions, a shell's patterns, or plain names
     #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
     style: MatchStyle,
-    /// What happened between two moments: timestamps (seconds), or times since the start if they have a unit; either
+    /// Take the calls between two moments: timestamps (seconds), or times since the start if they have a unit; either
     /// may be missing
     #[arg(
         short = 'r',
