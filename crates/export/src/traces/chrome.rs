@@ -54,7 +54,7 @@ pub fn write_trace_chrome(
     writer.text.extend_from_slice(end.as_bytes());
     writer.out.write_all(&writer.text)?;
     let mut lost = Vec::new();
-    if view.is_sampled() {
+    if view.is_sampled() && slices.calls > 0 {
         lost.push(Lost {
             kind: LostKind::CallWeights,
             count: slices.calls,

@@ -104,7 +104,7 @@ pub fn write_trace_perfetto(
     };
     let slices = each(view, &mut writer)?;
     let mut lost = Vec::new();
-    if view.is_sampled() {
+    if view.is_sampled() && slices.calls > 0 {
         lost.push(Lost {
             kind: LostKind::CallWeights,
             count: slices.calls,
