@@ -92,6 +92,11 @@ const TOOLS: &[Tool] = &[
     command("python3", &["python3"]),
     // Debian's own interpreter, beside any other that is first on the path.
     file("/usr/bin/python3", &["python3"]),
+    // Packages from PyPI, which hold the definitions of other tools' formats.
+    file(
+        "/usr/lib/python3/dist-packages/pip/__init__.py",
+        &["python3-pip"],
+    ),
     file(
         "/usr/lib/python3/dist-packages/greenlet/__init__.py",
         &["python3-greenlet"],

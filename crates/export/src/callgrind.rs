@@ -27,7 +27,7 @@ const NO_PLACE: &[LostKind] = &[
 ];
 
 /// The name of a file that is not known.
-const UNKNOWN_FILE: &str = "???";
+pub(crate) const UNKNOWN_FILE: &str = "???";
 
 /// A line of a function, at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -383,6 +383,6 @@ impl Writer<'_, '_> {
 }
 
 /// Returns a text without control characters.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -6,12 +6,13 @@
 use crate::error::ExportError;
 use crate::exported::{EventTotal, Exported};
 use crate::labels::Labels;
-use crate::lost::{LostKind, lost};
+use crate::lost::{Lost, LostKind, lost};
 use crate::paths::{PathId, Paths};
 use crate::source::Source;
-use dioptra_profile::{LoggedSample, Thread, UNKNOWN};
+use crate::tasks::{TaskNames, TaskNumbers};
+use crate::timed_samples::TimedSample;
+use dioptra_profile::UNKNOWN;
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The kinds of data that the format has no place for.
@@ -29,16 +30,8 @@ const NO_PLACE: &[LostKind] = &[
 /// There is no event, the profile has no stacks or no times, or writing failed.
 pub fn write_chrome(source: &Source<'_>, out: &mut dyn Write) -> Result<Exported, ExportError> {
     source.first_event()?;
-    if !source.profile.has_times() {
-        return Err(ExportError::NoTimes);
-    }
-    let mut samples: Vec<(usize, LoggedSample)> = Vec::new();
-    for (place, index) in source.events.iter().enumerate() {
-        let event = source.event(*index);
-        event.samples(|sample| samples.push((place, sample)));
-    }
-    // Samples of the same time keep the order of their events.
-    samples.sort_by_key(|(_, sample)| sample.elapsed);
+    let samples = source.timed_samples()?;
+    let tasks = source.task_names(&samples);
     let mut writer = Writer {
         source,
         names: source.event_names(),
@@ -49,17 +42,38 @@ pub fn write_chrome(source: &Source<'_>, out: &mut dyn Write) -> Result<Exported
     out.write_all(br#"{"displayTimeUnit":"ns","otherData":"#)?;
     write!(out, "{}", writer.origin())?;
     out.write_all(br#","traceEvents":["#)?;
-    writer.names_of_tasks(&samples, out)?;
+    names_of_tasks(&tasks, out)?;
     writer.instants(&samples, out)?;
     out.write_all(br#"],"samples":["#)?;
     let totals = writer.samples(&samples, out)?;
     out.write_all(br#"],"stackFrames":{"#)?;
     writer.frames(out)?;
     out.write_all(b"}}\n")?;
-    Ok(Exported {
-        totals,
-        lost: lost(source, source.events, NO_PLACE),
-    })
+    let mut lost = lost(source, source.events, NO_PLACE);
+    if tasks.earlier > 0 {
+        lost.push(Lost {
+            kind: LostKind::EarlierNames,
+            count: tasks.earlier,
+        });
+    }
+    Ok(Exported { totals, lost })
+}
+
+/// Writes the names of the processes and threads.
+fn names_of_tasks(tasks: &TaskNames<'_>, out: &mut dyn Write) -> Result<(), ExportError> {
+    let processes = tasks.processes.iter().map(|(pid, name)| {
+        json!({ "name": "process_name", "ph": "M", "pid": pid, "tid": pid, "args": { "name": name } })
+    });
+    let threads = tasks.threads.iter().map(|(numbers, name)| {
+        json!({
+            "name": "thread_name", "ph": "M", "pid": numbers.pid, "tid": numbers.tid, "args": { "name": name }
+        })
+    });
+    for (place, event) in processes.chain(threads).enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        write!(out, "{comma}{event}")?;
+    }
+    Ok(())
 }
 
 struct Writer<'a> {
@@ -91,58 +105,14 @@ impl<'a> Writer<'a> {
             .into()
     }
 
-    fn thread(&self, sample: &LoggedSample) -> Option<&'a Thread> {
-        let profile = self.source.profile;
-        let thread = profile.sample_keys().get(sample.sample_key).thread?;
-        Some(&profile.tasks().threads()[thread as usize])
-    }
-
-    fn pid(&self, thread: Option<&Thread>) -> u32 {
-        let processes = self.source.profile.tasks().processes();
-        thread.map_or(0, |thread| processes[thread.process as usize].pid)
-    }
-
-    /// Writes the names of the processes and threads that have samples. A number that was used again has its last name.
-    fn names_of_tasks(
-        &self,
-        samples: &[(usize, LoggedSample)],
-        out: &mut dyn Write,
-    ) -> Result<(), ExportError> {
-        let tasks = self.source.profile.tasks();
-        let mut processes: BTreeMap<u32, &str> = BTreeMap::new();
-        let mut threads: BTreeMap<(u32, u32), &str> = BTreeMap::new();
-        for (_, sample) in samples {
-            let thread = self.thread(sample);
-            let pid = self.pid(thread);
-            let comm = thread.and_then(|thread| thread.comm.as_deref());
-            let comm = comm.unwrap_or(UNKNOWN);
-            let process = thread.map(|thread| &tasks.processes()[thread.process as usize]);
-            let process = process.and_then(|process| process.comm.as_deref());
-            processes.insert(pid, process.unwrap_or(comm));
-            threads.insert((pid, thread.map_or(0, |thread| thread.tid)), comm);
-        }
-        let processes = processes.into_iter().map(|(pid, name)| {
-            json!({ "name": "process_name", "ph": "M", "pid": pid, "tid": pid, "args": { "name": name } })
-        });
-        let threads = threads.into_iter().map(|((pid, tid), name)| {
-            json!({ "name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": { "name": name } })
-        });
-        for (place, event) in processes.chain(threads).enumerate() {
-            let comma = if place == 0 { "" } else { "," };
-            write!(out, "{comma}{event}")?;
-        }
-        Ok(())
-    }
-
     /// Writes an instant event for each sample, behind the names of the tasks.
     fn instants(
         &mut self,
-        samples: &[(usize, LoggedSample)],
+        samples: &[TimedSample],
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
-        for (event, sample) in samples {
-            let thread = self.thread(sample);
-            let pid = self.pid(thread);
+        for TimedSample { event, sample } in samples {
+            let TaskNumbers { pid, tid } = self.source.numbers(sample.sample_key);
             let path = self.paths.of_stack(sample.place);
             let name = match path {
                 0 => UNKNOWN,
@@ -153,11 +123,10 @@ impl<'a> Writer<'a> {
             };
             write!(
                 out,
-                r#",{}{{"name":{},"cat":{},"ph":"i","s":"t","pid":{pid},"tid":{},"ts":{},"args":{{"weight":{}}}"#,
+                r#",{}{{"name":{},"cat":{},"ph":"i","s":"t","pid":{pid},"tid":{tid},"ts":{},"args":{{"weight":{}}}"#,
                 '\n',
                 json!(name),
                 json!(self.names[*event]),
-                thread.map_or(0, |thread| thread.tid),
                 microseconds(sample.elapsed.unwrap_or(0)),
                 sample.weight
             )?;
@@ -172,7 +141,7 @@ impl<'a> Writer<'a> {
     /// Writes samples, which are in the order of time.
     fn samples(
         &mut self,
-        samples: &[(usize, LoggedSample)],
+        samples: &[TimedSample],
         out: &mut dyn Write,
     ) -> Result<Vec<EventTotal>, ExportError> {
         let events = self.source.events.iter();
@@ -184,16 +153,14 @@ impl<'a> Writer<'a> {
             })
             .collect();
         let names: Vec<Json> = self.names.iter().map(|name| json!(name)).collect();
-        for (place, (event, sample)) in samples.iter().enumerate() {
+        for (place, TimedSample { event, sample }) in samples.iter().enumerate() {
             let comma = if place == 0 { "" } else { ",\n" };
-            let thread = self.thread(sample);
+            let TaskNumbers { pid, tid } = self.source.numbers(sample.sample_key);
             let key = self.source.profile.sample_keys().get(sample.sample_key);
             write!(
                 out,
-                r#"{comma}{{"name":{},"pid":{},"tid":{},"ts":{},"weight":{}"#,
+                r#"{comma}{{"name":{},"pid":{pid},"tid":{tid},"ts":{},"weight":{}"#,
                 names[*event],
-                self.pid(thread),
-                thread.map_or(0, |thread| thread.tid),
                 microseconds(sample.elapsed.unwrap_or(0)),
                 sample.weight
             )?;

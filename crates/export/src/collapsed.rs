@@ -133,7 +133,7 @@ fn ranks(names: &[String]) -> Vec<u32> {
 }
 
 /// Returns a name without the characters that separate names and lines.
-fn plain(name: &str) -> Cow<'_, str> {
+pub(crate) fn plain(name: &str) -> Cow<'_, str> {
     let separates = |character: char| character == ';' || character.is_control();
     if !name.contains(separates) {
         return Cow::Borrowed(name);

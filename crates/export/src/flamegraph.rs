@@ -9,7 +9,6 @@ use crate::exported::{EventTotal, Exported};
 use crate::labels::Labels;
 use crate::lost::{Lost, LostKind, lost};
 use crate::source::{Source, Value};
-use dioptra_profile::FunctionId;
 use hashbrown::HashMap;
 use std::io::Write;
 
@@ -41,17 +40,12 @@ const NARROW: f64 = 0.1;
 /// The script, which is part of the file.
 const SCRIPT: &str = include_str!("flamegraph.js");
 
-/// The name of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum FrameName {
-    All,
-    Comm(u32),
-    Function(FunctionId),
-}
+/// The name of a frame, as an index of [`Picture::labels`].
+type LabelId = u32;
 
 /// A frame: a name below its callers.
 struct Node {
-    name: FrameName,
+    label: LabelId,
     total: u64,
     below: Vec<usize>,
 }
@@ -67,50 +61,26 @@ pub fn write_flamegraph(
 ) -> Result<Exported, ExportError> {
     let event = source.first_event()?;
     let counted = CommPaths::of(source, event);
-    let mut nodes = vec![Node {
-        name: FrameName::All,
-        total: 0,
-        below: Vec::new(),
-    }];
-    let mut ids: HashMap<(usize, FrameName), usize> = HashMap::new();
+    let mut picture = Picture::new(unit(source, event, value));
+    let mut labels = Labels::new(source);
+    let comms: Vec<LabelId> = counted
+        .comms
+        .iter()
+        .map(|comm| picture.label(comm))
+        .collect();
+    let mut of_function: Vec<Option<LabelId>> = vec![None; source.names.functions().len()];
     let mut functions = Vec::new();
     for line in &counted.list {
-        let amount = value.of(line.count);
         counted.functions(line.path, &mut functions);
-        let names = functions
-            .iter()
-            .map(|function| FrameName::Function(*function));
-        let names = std::iter::once(FrameName::Comm(line.comm)).chain(names);
-        let mut at = 0;
-        nodes[0].total = nodes[0].total.saturating_add(amount);
-        for name in names {
-            let next = *ids.entry((at, name)).or_insert_with(|| {
-                nodes.push(Node {
-                    name,
-                    total: 0,
-                    below: Vec::new(),
-                });
-                let id = nodes.len() - 1;
-                nodes[at].below.push(id);
-                id
-            });
-            at = next;
-            nodes[at].total = nodes[at].total.saturating_add(amount);
+        let mut at = picture.below(0, comms[line.comm as usize]);
+        for function in &functions {
+            let label = of_function[*function as usize]
+                .get_or_insert_with(|| picture.label(labels.of(source, *function)));
+            at = picture.below(at, *label);
         }
+        picture.add(at, value.of(line.count));
     }
-    drop(ids);
-    let mut drawing = Drawing {
-        source,
-        comms: &counted.comms,
-        labels: Labels::new(source),
-        unit: unit(source, event, value),
-        whole: nodes[0].total,
-        nodes,
-        drawn: Vec::new(),
-        narrow: 0,
-    };
-    drawing.place();
-    drawing.write(source.event(event).name(), out)?;
+    let (whole, narrow) = picture.write(source.event(event).name(), out)?;
     let mut kinds = NO_PLACE.to_vec();
     kinds.insert(
         1,
@@ -120,10 +90,10 @@ pub fn write_flamegraph(
         },
     );
     let mut lost = lost(source, &[event], &kinds);
-    if drawing.narrow > 0 {
+    if narrow > 0 {
         lost.push(Lost {
             kind: LostKind::NarrowFrames,
-            count: drawing.narrow,
+            count: narrow,
         });
     }
     let mut total = EventTotal {
@@ -131,8 +101,8 @@ pub fn write_flamegraph(
         ..EventTotal::default()
     };
     match value {
-        Value::Weight => total.add_weight(drawing.whole),
-        Value::Samples => total.add_samples(drawing.whole),
+        Value::Weight => total.add_weight(whole),
+        Value::Samples => total.add_samples(whole),
     }
     Ok(Exported {
         totals: vec![total],
@@ -157,24 +127,75 @@ struct Drawn {
     depth: u32,
 }
 
-struct Drawing<'a> {
-    source: &'a Source<'a>,
-    comms: &'a [String],
-    labels: Labels,
+/// A flame graph that is filled stack by stack, then drawn.
+pub(crate) struct Picture {
+    labels: Vec<String>,
     unit: &'static str,
-    whole: u64,
     nodes: Vec<Node>,
+    ids: HashMap<(usize, LabelId), usize>,
+    /// The values of the nodes themselves.
+    own: Vec<u64>,
     drawn: Vec<Drawn>,
     /// The number of frames that are too narrow to draw.
     narrow: u64,
 }
 
-impl Drawing<'_> {
-    fn name(&mut self, name: FrameName) -> String {
-        match name {
-            FrameName::All => "all".to_owned(),
-            FrameName::Comm(comm) => self.comms[comm as usize].clone(),
-            FrameName::Function(function) => self.labels.of(self.source, function).to_owned(),
+impl Picture {
+    /// Returns an empty picture of values with a unit.
+    pub(crate) fn new(unit: &'static str) -> Picture {
+        let mut picture = Picture {
+            labels: Vec::new(),
+            unit,
+            nodes: Vec::new(),
+            ids: HashMap::new(),
+            own: vec![0],
+            drawn: Vec::new(),
+            narrow: 0,
+        };
+        let label = picture.label("all");
+        picture.nodes.push(Node {
+            label,
+            total: 0,
+            below: Vec::new(),
+        });
+        picture
+    }
+
+    /// Returns a number for a name. Equal names of two functions stay apart.
+    pub(crate) fn label(&mut self, text: &str) -> LabelId {
+        self.labels.push(text.to_owned());
+        // There are at most as many names as functions and threads, whose ids have 32 bits.
+        LabelId::try_from(self.labels.len() - 1).unwrap_or(LabelId::MAX)
+    }
+
+    /// Returns the frame with a name above another frame; frame 0 is the whole.
+    pub(crate) fn below(&mut self, caller: usize, label: LabelId) -> usize {
+        let next = self.nodes.len();
+        let at = *self.ids.entry((caller, label)).or_insert(next);
+        if at == next {
+            self.nodes.push(Node {
+                label,
+                total: 0,
+                below: Vec::new(),
+            });
+            self.own.push(0);
+            self.nodes[caller].below.push(at);
+        }
+        at
+    }
+
+    /// Adds to the value of a frame itself.
+    pub(crate) fn add(&mut self, frame: usize, value: u64) {
+        self.own[frame] = self.own[frame].saturating_add(value);
+    }
+
+    /// Sums the values of frames and of those above them.
+    fn sum(&mut self) {
+        // A frame is made after its caller.
+        for at in (0..self.nodes.len()).rev() {
+            let above = self.nodes[at].below.iter();
+            let above = above.map(|above| self.nodes[*above].total);
+            self.nodes[at].total = above.fold(self.own[at], u64::saturating_add);
         }
     }
 
@@ -198,10 +219,7 @@ impl Drawing<'_> {
                 }
                 continue;
             }
-            below.sort_by_cached_key(|node| {
-                let name = self.nodes[*node].name;
-                self.name(name)
-            });
+            below.sort_by_key(|node| &self.labels[self.nodes[*node].label as usize]);
             let mut left = next.left;
             for node in below {
                 waiting.push(Drawn {
@@ -217,13 +235,21 @@ impl Drawing<'_> {
 
     /// Returns a value's share of the whole, from 0 to 1.
     fn share(&self, value: u64) -> f64 {
-        match self.whole {
+        match self.nodes[0].total {
             0 => 0.0,
             whole => value as f64 / whole as f64,
         }
     }
 
-    fn write(&mut self, event: &str, out: &mut dyn Write) -> Result<(), ExportError> {
+    /// Writes the picture. Returns the sum of all values, and the number of frames that are too narrow to draw.
+    pub(crate) fn write(
+        mut self,
+        name: &str,
+        out: &mut dyn Write,
+    ) -> Result<(u64, u64), ExportError> {
+        self.sum();
+        self.place();
+        let whole = self.nodes[0].total;
         let depth = self
             .drawn
             .iter()
@@ -231,7 +257,7 @@ impl Drawing<'_> {
             .max()
             .unwrap_or(0);
         let height = (depth + 1).saturating_mul(ROW).saturating_add(2 * MARGIN);
-        let title = escaped(&format!("{event}: {} {}", self.whole, self.unit));
+        let title = escaped(&format!("{name}: {whole} {}", self.unit));
         writeln!(
             out,
             r##"<?xml version="1.0" encoding="UTF-8"?>
@@ -250,12 +276,11 @@ impl Drawing<'_> {
 <text x="75%" y="{bottom}" id="matched"> </text>
 <g id="frames">"##,
             unit = self.unit,
-            whole = self.whole,
             bottom = height - 14,
         )?;
         for drawn in std::mem::take(&mut self.drawn) {
-            let Node { name, total, .. } = self.nodes[drawn.node];
-            let text = self.name(name);
+            let Node { label, total, .. } = self.nodes[drawn.node];
+            let text = &self.labels[label as usize];
             let top = height - MARGIN - (drawn.depth + 1) * ROW;
             let width = self.share(total);
             let left = self.share(drawn.left);
@@ -264,19 +289,19 @@ impl Drawing<'_> {
                 r#"<g class="frame" data-d="{depth}" data-l="{left_value}" data-v="{total}"><title>{full} ({total} {unit}, {percent:.2} %)</title><rect x="{left:.4}%" y="{top}" width="{width:.4}%" height="{row}" fill="{color}"/><text x="{left:.4}%" dx="3" y="{base}">{cut}</text></g>"#,
                 depth = drawn.depth,
                 left_value = drawn.left,
-                full = escaped(&text),
+                full = escaped(text),
                 unit = self.unit,
                 percent = width * 100.0,
                 left = left * 100.0,
                 width = width * 100.0,
                 row = ROW - 1,
-                color = color(name, &text),
+                color = color(drawn.depth, text),
                 base = top + 12,
-                cut = escaped(&cut(&text, width * WIDTH)),
+                cut = escaped(&cut(text, width * WIDTH)),
             )?;
         }
         writeln!(out, "</g>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")?;
-        Ok(())
+        Ok((whole, self.narrow))
     }
 }
 
@@ -293,9 +318,10 @@ fn cut(name: &str, width: f64) -> String {
     kept.chain("..".chars()).collect()
 }
 
-/// Returns a warm colour that belongs to a name: the same in every picture.
-fn color(name: FrameName, text: &str) -> String {
-    if !matches!(name, FrameName::Function(_)) {
+/// Returns a warm colour that belongs to a function's name: the same in every picture.
+fn color(depth: u32, text: &str) -> String {
+    // The whole and the threads.
+    if depth < 2 {
         return "#ddd".to_owned();
     }
     // FNV-1a.

@@ -1,9 +1,12 @@
-//! Profiles in the formats of other tools.
+//! Profiles and traces in the formats of other tools.
 //!
 //! A [`Source`] is a profile with its names and the events to export. Each format has a function that writes it:
 //! [`write_collapsed`], [`write_pprof`], [`write_firefox`], [`write_callgrind`], [`write_flamegraph`],
-//! [`write_speedscope`], [`write_autofdo`], [`write_chrome`]. The result, [`Exported`], holds the sums of the written
+//! [`write_speedscope`], [`write_autofdo`], [`write_chrome`], [`write_perfetto`],
+//! [`write_otlp`]. The result, [`Exported`], holds the sums of the written
 //! values and a list of the things that the format cannot hold, with their numbers.
+//!
+//! A [`TraceSource`] is a part of a trace of calls; functions such as [`write_trace_perfetto`] write it.
 //!
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
 //! tables of names wait until the end.
@@ -22,14 +25,22 @@ mod flamegraph;
 mod import;
 mod labels;
 mod lost;
+mod mappings;
 mod origin;
+mod otlp;
 mod paths;
+mod perfetto;
+mod periods;
 mod pprof;
 mod protobuf;
 mod sample_values;
 mod source;
 mod speedscope;
 mod stack_calls;
+mod strings;
+mod tasks;
+mod timed_samples;
+mod traces;
 
 pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
@@ -44,6 +55,13 @@ pub use import::{
 };
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;
+pub use otlp::write_otlp;
+pub use perfetto::write_perfetto;
 pub use pprof::write_pprof;
 pub use source::{Source, Value};
 pub use speedscope::write_speedscope;
+pub use traces::{
+    ExportedTrace, NOT_SHOWN, TraceSource, write_trace_callgrind, write_trace_chrome,
+    write_trace_collapsed, write_trace_flamegraph, write_trace_perfetto, write_trace_pprof,
+    write_trace_speedscope,
+};

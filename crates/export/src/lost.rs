@@ -27,6 +27,8 @@ pub enum LostKind {
     InlinedMarks,
     /// The numbers of processes and threads.
     Threads,
+    /// The names that threads had before their last one.
+    EarlierNames,
     /// The CPUs of samples.
     Cpus,
     /// The times of samples.
@@ -43,6 +45,16 @@ pub enum LostKind {
     Characters,
     /// Frames that are too narrow to draw.
     NarrowFrames,
+    /// The numbers of calls of a trace, where only times were written.
+    CallNumbers,
+    /// The self times of a trace's calls, where only their numbers were written.
+    SelfTimes,
+    /// The times at which a trace's calls began and ended.
+    CallMoments,
+    /// The numbers of calls for which recorded calls stand.
+    CallWeights,
+    /// The marks of calls that had not ended when their records did.
+    OpenMarks,
     /// Values beyond the largest number of the format.
     LargeValues,
 }
@@ -73,6 +85,11 @@ impl fmt::Display for Lost {
             LostKind::Lines => of("the source lines of", "location", "locations"),
             LostKind::InlinedMarks => of("the marks of", "inlined function", "inlined functions"),
             LostKind::Threads => of("the numbers of", "thread", "threads"),
+            LostKind::EarlierNames => {
+                of("", "earlier name of a thread", "earlier names of threads")
+                    .trim_start()
+                    .to_owned()
+            }
             LostKind::Cpus => of("the CPUs of", "sample", "samples"),
             LostKind::Times => of("the times of", "sample", "samples"),
             LostKind::Branches => of("the branch records of", "sample", "samples"),
@@ -98,6 +115,19 @@ impl fmt::Display for Lost {
                     .trim_start()
                     .to_owned()
             }
+            LostKind::CallNumbers => format!("the number of calls, {count}"),
+            LostKind::SelfTimes => of("the self times of", "call", "calls"),
+            LostKind::CallMoments => of("the beginnings and ends of", "call", "calls"),
+            LostKind::CallWeights => of(
+                "the numbers of executions for which sampling chose",
+                "call",
+                "calls",
+            ),
+            LostKind::OpenMarks => of(
+                "the marks of",
+                "call without an end",
+                "calls without an end",
+            ),
             LostKind::LargeValues => of(
                 "the full size of",
                 "value, which was cut",
@@ -243,10 +273,16 @@ fn count(source: &Source<'_>, written: &[usize], used: &[bool], kind: LostKind) 
         // Writers count these.
         LostKind::Lines
         | LostKind::Times
+        | LostKind::EarlierNames
         | LostKind::Undescribed
         | LostKind::UndescribedBranches
         | LostKind::Characters
         | LostKind::NarrowFrames
+        | LostKind::CallNumbers
+        | LostKind::SelfTimes
+        | LostKind::CallMoments
+        | LostKind::CallWeights
+        | LostKind::OpenMarks
         | LostKind::LargeValues => 0,
     }
 }

@@ -1,4 +1,4 @@
-//! An encoder of protocol buffers: the few wire types that pprof's messages need.
+//! An encoder of protocol buffers: the few wire types that the messages of profiles need.
 //!
 //! A library would bring generated messages that hold the whole profile in memory. Here each sample is encoded and
 //! forgotten.
@@ -11,6 +11,8 @@ pub(crate) struct Message {
 
 /// The wire type of varints.
 const VARINT: u64 = 0;
+/// The wire type of numbers of eight bytes.
+const FIXED: u64 = 1;
 /// The wire type of texts, messages and packed lists.
 const DELIMITED: u64 = 2;
 
@@ -36,6 +38,36 @@ impl Message {
         if value != 0 {
             self.varint(field << 3 | VARINT);
             self.varint(value);
+        }
+    }
+
+    /// Adds a number, zero as well: for fields whose absence means something else.
+    pub(crate) fn stated(&mut self, field: u64, value: u64) {
+        self.varint(field << 3 | VARINT);
+        self.varint(value);
+    }
+
+    /// Adds a number of the type `int32` or `int64`.
+    pub(crate) fn signed(&mut self, field: u64, value: i64) {
+        self.number(field, value.cast_unsigned());
+    }
+
+    /// Adds a number of eight bytes. Zero is the default, which is left out.
+    pub(crate) fn fixed(&mut self, field: u64, value: u64) {
+        if value != 0 {
+            self.varint(field << 3 | FIXED);
+            self.bytes.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Adds a list of numbers of eight bytes.
+    pub(crate) fn packed_fixed(&mut self, field: u64, values: &[u64]) {
+        if !values.is_empty() {
+            self.varint(field << 3 | DELIMITED);
+            self.varint(values.len() as u64 * 8);
+            for value in values {
+                self.bytes.extend_from_slice(&value.to_le_bytes());
+            }
         }
     }
 
@@ -94,6 +126,18 @@ mod tests {
             message.bytes(),
             [0x32, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05]
         );
+    }
+
+    #[test]
+    fn numbers_of_eight_bytes_have_the_lowest_one_first() {
+        let mut message = Message::default();
+        message.fixed(3, 1);
+        message.fixed(3, 0);
+        assert_eq!(message.bytes(), [0x19, 1, 0, 0, 0, 0, 0, 0, 0]);
+        message.clear();
+        message.packed_fixed(5, &[0x0102]);
+        message.packed_fixed(5, &[]);
+        assert_eq!(message.bytes(), [0x2a, 8, 2, 1, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

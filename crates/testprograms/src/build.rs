@@ -298,7 +298,7 @@ fn compiler_version(compiler: &OsString) -> Result<String, Skip> {
 }
 
 /// Where built programs lie: below `CARGO_TARGET_DIR`, else the repository's `target`.
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     // Cargo takes a relative one from its own working folder, which in tests is not ours.

@@ -20,6 +20,7 @@ mod build;
 mod limit;
 mod machine;
 mod perf;
+mod python;
 mod skip;
 
 pub use build::{KERNEL_LINKED, Language, Program, c, cpp, kernel, rust, shared_library};
@@ -29,4 +30,5 @@ pub use machine::{
     repository_root, send_signal, shared_data, tool,
 };
 pub use perf::{Recorded, perf_record};
+pub use python::python_with;
 pub use skip::{NO_SKIP, SKIPS_FILE, Skip, output_of, skip, skips_are_forbidden};

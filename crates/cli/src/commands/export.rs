@@ -1,6 +1,9 @@
 //! `dioptra export`.
 
+mod traces;
+
 use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
+use super::trace::CallSelection;
 use crate::exit::Exit;
 use crate::output::say;
 use crate::remedies;
@@ -8,13 +11,14 @@ use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_export::{
-    Exported, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
-    write_firefox, write_flamegraph, write_pprof, write_speedscope,
+    Exported, Lost, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
+    write_firefox, write_flamegraph, write_otlp, write_perfetto, write_pprof, write_speedscope,
 };
 use dioptra_profile::KernelSamples;
 use dioptra_report::profile_facts;
 use dioptra_symbols::SymbolOptions;
 use dioptra_tables::{Facts, Severity, escape};
+use dioptra_tracelayout::directory;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -25,24 +29,32 @@ Examples:
   dioptra export --to pprof                  write profile.pb.gz; then: go tool pprof -http : profile.pb.gz
   dioptra export --to flamegraph             write flamegraph.svg for a browser
   dioptra export --to firefox                write profile.firefox.json for profiler.firefox.com
-  dioptra export --to chrome                 write profile.chrome.json for chrome://tracing or ui.perfetto.dev
+  dioptra export --to chrome                 write profile.chrome.json for chrome://tracing
+  dioptra export --to perfetto               write profile.pftrace for ui.perfetto.dev
+  dioptra export --to otlp                   write profile.otlp.pb for an OpenTelemetry collector
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
-  dioptra export --to collapsed -i other.data -e cycles --value samples -o -")]
+  dioptra export --to collapsed -i other.data -e cycles --value samples -o -
+  dioptra export --to perfetto -d dioptra.trace     write the calls of a trace to profile.pftrace
+  dioptra export --to flamegraph -d dioptra.trace -N malloc --value samples")]
 pub struct Arguments {
     /// The format to write
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// The profile; `-` is standard input
+    /// The profile, or the directory of a trace; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
+    /// The directory of a trace, whose calls are written: by call path with self times, or with chrome and perfetto one
+    /// by one
+    #[arg(short, long, value_name = "DIR", conflicts_with = "input")]
+    data: Option<PathBuf>,
     /// The file to write; `-` is standard output [default: the format's usual name; standard output for collapsed]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The value of each stack, in formats with room for one: weights are nanoseconds of clocks and numbers of other
-    /// events, as in `dioptra report`
+    /// events, as in `dioptra report`. Of traces, self times in nanoseconds, or numbers of calls
     #[arg(long, value_enum, default_value_t = StackValue::Weight)]
     value: StackValue,
     /// Let the time of inlined functions count for the function that contains them
@@ -50,6 +62,16 @@ pub struct Arguments {
     no_inline: bool,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    calls: CallSelection,
+}
+
+impl Arguments {
+    /// Returns the file to write; `-` is standard output.
+    fn output(&self) -> PathBuf {
+        let usual = || PathBuf::from(self.to.usual_output());
+        self.output.clone().unwrap_or_else(usual)
+    }
 }
 
 /// The formats.
@@ -71,13 +93,18 @@ enum Format {
     Autofdo,
     /// Chrome's trace events: chrome://tracing, ui.perfetto.dev. To profile.chrome.json
     Chrome,
+    /// Perfetto's trace, with stacks: ui.perfetto.dev, trace_processor. To profile.pftrace
+    Perfetto,
+    /// OpenTelemetry's profiles (OTLP, v1development), as a collector takes them. To profile.otlp.pb
+    Otlp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StackValue {
-    /// Sums of periods
+    /// Sums of periods; of traces, self times
     Weight,
-    /// Numbers of samples
+    /// Numbers of samples; of traces, of calls
+    #[value(alias = "calls")]
     Samples,
 }
 
@@ -102,12 +129,14 @@ impl Format {
             Format::Flamegraph => "flamegraph.svg",
             Format::Autofdo => "profile.afdo",
             Format::Chrome => "profile.chrome.json",
+            Format::Perfetto => "profile.pftrace",
+            Format::Otlp => "profile.otlp.pb",
         }
     }
 
     /// Returns whether the format is no text.
     fn is_binary(self) -> bool {
-        self == Format::Pprof
+        matches!(self, Format::Pprof | Format::Perfetto | Format::Otlp)
     }
 
     /// Returns the format's name as `--to` takes it.
@@ -132,7 +161,7 @@ impl Format {
         needs.optional = OptionalData {
             cpus: true,
             times: true,
-            mappings: self == Format::Pprof,
+            mappings: self.is_binary(),
         };
         needs
     }
@@ -140,11 +169,18 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
-    let usual = || PathBuf::from(format.usual_output());
-    let output = arguments.output.clone().unwrap_or_else(usual);
-    let to_stdout = output == Path::new("-");
-    if to_stdout && format.is_binary() && io::stdout().is_terminal() {
+    if arguments.output() == Path::new("-") && format.is_binary() && io::stdout().is_terminal() {
         bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
+    }
+    match &arguments.data {
+        Some(folder) => return traces::run(&arguments, folder),
+        None if arguments.input.join(directory::INFO).is_file() => {
+            return traces::run(&arguments, &arguments.input);
+        }
+        None => {}
+    }
+    if let Some(option) = arguments.calls.given() {
+        bail!("{option}: only traces have calls to choose from; name a trace with -d");
     }
     if format == Format::Autofdo && arguments.no_inline {
         bail!(
@@ -169,26 +205,36 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         facts: &facts,
         symbols: &symbols,
     };
-    let exported = match to_stdout {
-        true => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            let exported = export.write(&mut out)?;
-            out.flush().context("writing the output")?;
-            exported
-        }
-        false => {
-            let exported = write_whole(&output, |out| export.write(out))?;
-            say!("wrote {}", output.display());
-            exported
-        }
-    };
+    let exported = write_out(&arguments, |out| export.write(out))?;
     warn(&facts)?;
-    if !exported.lost.is_empty() {
-        let lost: Vec<String> = exported.lost.iter().map(ToString::to_string).collect();
-        say!("{} has no place for: {}", format.name(), lost.join("; "));
-    }
+    say_lost(format, &exported.lost);
     only.check_end()?;
     Ok(Exit::Done)
+}
+
+/// Writes the output to the file that was asked for, or to the format's usual one.
+fn write_out<T>(
+    arguments: &Arguments,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let output = arguments.output();
+    if output != Path::new("-") {
+        let written = write_whole(&output, |out| write(out))?;
+        say!("wrote {}", output.display());
+        return Ok(written);
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = write(&mut out)?;
+    out.flush().context("writing the output")?;
+    Ok(written)
+}
+
+/// Says what the format has no place for.
+fn say_lost(format: Format, lost: &[Lost]) {
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        say!("{} has no place for: {}", format.name(), lost.join("; "));
+    }
 }
 
 /// A loaded profile with the format to write it in.
@@ -221,6 +267,8 @@ impl Export<'_> {
             Format::Callgrind => write_callgrind(&source, out)?,
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
             Format::Chrome => write_chrome(&source, out)?,
+            Format::Perfetto => write_perfetto(&source, out)?,
+            Format::Otlp => write_otlp(&source, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
         };
         exported.check(&self.only.profile)?;

@@ -55,6 +55,26 @@ pub struct Selection {
     symbols: ProfileSymbols,
 }
 
+impl Selection {
+    /// Returns the threads whose samples count; none means all.
+    pub fn tids(&self) -> &[u32] {
+        &self.tid
+    }
+
+    /// Returns the first option given that chooses something of samples which calls do not have.
+    pub fn only_for_samples(&self) -> Option<&'static str> {
+        let given = [
+            ("--comm", !self.comm.is_empty()),
+            ("--dso", !self.dso.is_empty()),
+            ("--symbol", !self.symbol.is_empty()),
+            ("--cpu", !self.cpu.is_empty()),
+            ("-e", !self.event.is_empty()),
+        ];
+        let mut given = given.into_iter().filter(|(_, given)| *given);
+        given.next().map(|(option, _)| option)
+    }
+}
+
 /// The data that a command needs from its profiles.
 #[derive(Clone, Default)]
 pub struct DataNeeds {

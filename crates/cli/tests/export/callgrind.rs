@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Returns callgrind_annotate's costs by function, for one event, and its total.
-fn annotated(folder: &Path, event: &str, inclusive: bool) -> (BTreeMap<String, u64>, u64) {
+pub fn annotated(folder: &Path, event: &str, inclusive: bool) -> (BTreeMap<String, u64>, u64) {
     let output = Command::new("callgrind_annotate")
         .args(["--threshold=100", "--auto=no"])
         .arg(format!("--show={event}"))

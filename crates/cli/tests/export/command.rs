@@ -18,6 +18,8 @@ fn a_wrong_format_lists_the_formats() {
         "flamegraph",
         "autofdo",
         "chrome",
+        "perfetto",
+        "otlp",
     ] {
         assert!(said.contains(format), "{said}");
     }

@@ -1,7 +1,7 @@
 //! pprof's profile, read by `go tool pprof`.
 
 use crate::support::{by_function, done, inlined, inside, number, report, threads};
-use dioptra_testprograms::{self as programs, Recorded, or_skip};
+use dioptra_testprograms::{self as programs, or_skip};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -24,16 +24,16 @@ fn pprof(folder: &Path, arguments: &[&str], file: &str) -> String {
 
 /// Returns pprof's values by function: at the function itself, and with what it called. No function is left out, and
 /// values are not rounded.
-fn top(recorded: &Recorded, index: &str) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
+pub fn top(folder: &Path, index: &str) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
     let text = pprof(
-        recorded.folder.path(),
+        folder,
         &[
             "-top",
             "-nodefraction=0",
             "-nodecount=100000",
             // Numbers of events have no unit to convert to.
             match index {
-                "cpu-clock" => "-unit=nanoseconds",
+                "cpu-clock" | "time" => "-unit=nanoseconds",
                 _ => "-unit=minimum",
             },
             &format!("-sample_index={index}"),
@@ -72,7 +72,7 @@ fn functions_and_values_are_the_report_s() {
         ("page-faults", "page-faults", "weight"),
         ("samples:page-faults", "page-faults", "samples"),
     ] {
-        let (own, total) = top(&recorded, index);
+        let (own, total) = top(recorded.folder.path(), index);
         let rows = report(folder, &["--inline", "-e", event]);
         assert_eq!(own, by_function(&rows, column), "{index}");
         if event == "cpu-clock" && column == "weight" {
@@ -88,7 +88,7 @@ fn functions_and_values_are_the_report_s() {
         folder,
         &["export", "--to", "pprof", "--no-inline", "-e", "1"],
     );
-    let (own, _) = top(&recorded, "cpu-clock");
+    let (own, _) = top(recorded.folder.path(), "cpu-clock");
     let rows = report(folder, &["-e", "cpu-clock"]);
     assert_eq!(own, by_function(&rows, "weight"));
 }

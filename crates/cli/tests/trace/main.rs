@@ -1,6 +1,7 @@
 //! `dioptra trace`: what its readers show.
 
 mod damage;
+mod exports;
 mod full;
 mod made;
 mod readers;

@@ -3,31 +3,26 @@
 //! Each event has two sample types: the number of samples and, where samples state it, the weight. A sample of the
 //! format is a stack and a sample key (thread, name, CPU) with the values of all events.
 
-mod mappings;
-mod strings;
-
 use crate::error::ExportError;
 use crate::exported::{EventTotal, Exported};
 use crate::labels::Labels;
 use crate::lost::{Lost, LostKind, lost};
+use crate::mappings::{Mappings, file_name};
 use crate::protobuf::Message;
 use crate::sample_values::{SampleValue, sample_values};
 use crate::source::Source;
 use crate::stack_calls::StackFrame;
-use dioptra_perfrecords::AttrFlags;
+use crate::strings::Strings;
 use dioptra_profile::{FrameId, FunctionId, SampleKeyId};
-use dioptra_symbols::ModuleKind;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use mappings::Mappings;
 use std::io::Write;
-use strings::Strings;
 
 /// The kinds of data that the format has no place for.
 const NO_PLACE: &[LostKind] = &[LostKind::Times, LostKind::Branches];
 
 /// The numbers of the fields of `perftools.profiles.Profile`.
-mod profile_field {
+pub(crate) mod profile_field {
     pub const SAMPLE_TYPE: u64 = 1;
     pub const SAMPLE: u64 = 2;
     pub const MAPPING: u64 = 3;
@@ -147,15 +142,16 @@ impl<'a, 'o> Encoder<'a, 'o> {
         };
         let id = self.strings.id(default.name.as_bytes());
         numbers.number(profile_field::DEFAULT_SAMPLE_TYPE, id);
-        if let Some((period, unit)) = period(self.source) {
+        let first = self.source.events.first();
+        if let Some((period, unit)) = first.and_then(|first| self.source.period(*first)) {
             let name = self.source.event_names().swap_remove(0);
             self.value_type(&name, unit);
             self.write(profile_field::PERIOD_TYPE)?;
             numbers.number(profile_field::PERIOD, period);
         }
-        let (start, duration) = span(self.source);
-        numbers.number(profile_field::TIME_NANOS, start);
-        numbers.number(profile_field::DURATION_NANOS, duration);
+        let span = self.source.span(self.source.events);
+        numbers.number(profile_field::TIME_NANOS, span.start.unwrap_or(0));
+        numbers.number(profile_field::DURATION_NANOS, span.duration);
         for comment in comments {
             let id = self.strings.id(comment.as_bytes());
             numbers.number(profile_field::COMMENT, id);
@@ -311,16 +307,12 @@ impl<'a, 'o> Encoder<'a, 'o> {
             let module = source.profile.modules().get(mapping.module);
             let build_id = module.build_id.iter().flatten();
             let build_id: String = build_id.map(|byte| format!("{byte:02x}")).collect();
-            let name: &[u8] = match module.kind {
-                ModuleKind::File if !module.path.is_empty() => &module.path,
-                _ => module.label.as_bytes(),
-            };
             self.field.clear();
             self.field.number(1, mapping.id);
             self.field.number(2, mapping.start);
             self.field.number(3, mapping.end);
             self.field.number(4, mapping.offset);
-            self.field.number(5, self.strings.id(name));
+            self.field.number(5, self.strings.id(file_name(module)));
             self.field.number(6, self.strings.id(build_id.as_bytes()));
             // Names were looked for already, with more sources than pprof has.
             self.field.flag(7, true);
@@ -341,41 +333,4 @@ impl<'a, 'o> Encoder<'a, 'o> {
         }
         Ok(())
     }
-}
-
-/// Returns the number of events, or nanoseconds, between samples of the first event; `None` where the kernel chose it
-/// anew for each sample, or an imported profile does not state it.
-fn period(source: &Source<'_>) -> Option<(u64, &'static str)> {
-    let index = *source.events.first()?;
-    let attr = source.event(index).attr();
-    let is_clock = source.is_clock(index);
-    let unit = if is_clock { "nanoseconds" } else { "count" };
-    match attr.flags.contains(AttrFlags::FREQ) {
-        true if is_clock => Some((1_000_000_000_u64.checked_div(attr.sample_period)?, unit)),
-        true => None,
-        // An imported profile of time has this period if its own is not known.
-        false if is_clock && attr.sample_period == 1 => None,
-        false => Some((attr.sample_period, unit)),
-    }
-}
-
-/// Returns the wall clock at the first exported sample and the time until the last one, in nanoseconds; 0 where they
-/// are not known.
-fn span(source: &Source<'_>) -> (u64, u64) {
-    let mut ends: Option<(u64, u64)> = None;
-    for index in source.events {
-        source.event(*index).samples(|sample| {
-            if let Some(time) = sample.elapsed {
-                let (first, last) = ends.unwrap_or((time, time));
-                ends = Some((first.min(time), last.max(time)));
-            }
-        });
-    }
-    let (first, last) = ends.unwrap_or_default();
-    let start = source
-        .profile
-        .first_time()
-        .map(|start| start.saturating_add(first));
-    let wall = start.and_then(|start| source.origin.wall_clock(start));
-    (wall.unwrap_or(0), last - first)
 }

@@ -51,6 +51,6 @@ pub use statistics::{
     Distribution, Extreme, FunctionTimes, Sampled, Statistics, StatisticsOptions, StreamTimes,
     Times, statistics, statistics_with,
 };
-pub use tree::{CallNode, CallPathTree, call_tree};
+pub use tree::{CallNode, CallPathTree, call_tree, call_trees};
 pub use view::{PendingError, TimeRange, View, ViewError, ViewLosses, ViewSelection, ViewWarning};
 pub use walk::{Call, CallEnding, StreamWalk, WalkLosses, WalkStep};

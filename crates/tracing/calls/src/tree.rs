@@ -106,6 +106,20 @@ pub fn call_tree(view: &View<'_>) -> CallPathTree {
     whole.without_unseen()
 }
 
+/// Sums the shown calls of a view as [`call_tree`] does, apart for each stream: tree for tree as
+/// [`View::streams`] has them.
+pub fn call_trees(view: &View<'_>) -> Vec<CallPathTree> {
+    let most = if view.is_sampled() { 1 } else { usize::MAX };
+    let sum = |trees: &mut Vec<(usize, CallPathTree)>, place| {
+        let mut tree = CallPathTree::default();
+        tree.sum(view, place);
+        trees.push((place, tree.without_unseen()));
+    };
+    let mut trees = workers::each(view.streams().len(), most, Vec::new, sum).concat();
+    trees.sort_by_key(|(place, _)| *place);
+    trees.into_iter().map(|(_, tree)| tree).collect()
+}
+
 #[derive(Clone, Copy)]
 struct OpenNode {
     node: u32,

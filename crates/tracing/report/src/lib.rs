@@ -18,6 +18,6 @@ pub use facts::{
     trace_facts, tracer_waits,
 };
 pub use fields::{Average, FIELDS, Field, Key, Of, needed_statistics, sort};
-pub use rows::{Row, estimates, folded, function_rows, is_slowest, tell_apart};
+pub use rows::{Row, distinct_names, estimates, folded, function_rows, is_slowest, tell_apart};
 pub use table::function_table;
 pub use threads::{ThreadTimes, thread_table, threads};

@@ -2,6 +2,7 @@
 
 use dioptra_calls::{FunctionNames, FunctionTimes, Statistics, View};
 use dioptra_filters::SampleKind;
+use dioptra_tracelayout::FunctionKind;
 use std::collections::HashMap;
 
 /// A row of the table: a function, or several of one name.
@@ -64,18 +65,51 @@ pub fn folded(rows: Vec<Row>) -> Vec<Row> {
 
 /// Gives functions whose shown names are equal longer names: with template arguments, in full, or with their modules.
 pub fn tell_apart(rows: &mut [Row], names: &FunctionNames<'_>) {
+    let mut shown: Vec<(u32, String)> = rows
+        .iter_mut()
+        .map(|row| (row.times.function, std::mem::take(&mut row.name)))
+        .collect();
+    lengthen(&mut shown, names);
+    for (row, (_, name)) in rows.iter_mut().zip(shown) {
+        row.name = name;
+    }
+}
+
+/// Returns the names of functions as [`tell_apart`] gives them to rows. `functions` are ids in ascending order. Library
+/// calls of several modules have one name.
+pub fn distinct_names(functions: &[u32], names: &FunctionNames<'_>) -> Vec<String> {
+    let mut shown: Vec<(u32, String)> = Vec::new();
+    let mut libraries: HashMap<&str, usize> = HashMap::new();
+    let mut places = Vec::with_capacity(functions.len());
+    for function in functions {
+        let name = names.get(*function);
+        let mut place = shown.len();
+        if names.trace().function(*function).kind == FunctionKind::LibraryCall {
+            place = *libraries.entry(name).or_insert(place);
+        }
+        if place == shown.len() {
+            shown.push((*function, name.to_owned()));
+        }
+        places.push(place);
+    }
+    lengthen(&mut shown, names);
+    let names = places.into_iter().map(|place| shown[place].1.clone());
+    names.collect()
+}
+
+/// Makes equal names longer until they differ, as far as functions have longer ones.
+fn lengthen(shown: &mut [(u32, String)], names: &FunctionNames<'_>) {
     for detail in 1..4 {
         let mut counts: HashMap<String, usize> = HashMap::new();
-        for row in rows.iter() {
-            *counts.entry(row.name.clone()).or_default() += 1;
+        for (_, name) in shown.iter() {
+            *counts.entry(name.clone()).or_default() += 1;
         }
-        for row in rows.iter_mut().filter(|row| counts[&row.name] > 1) {
-            let id = row.times.function;
-            let longer = names.detailed(id).into_iter().nth(detail);
-            row.name = match longer {
+        for (id, name) in shown.iter_mut().filter(|(_, name)| counts[name] > 1) {
+            let longer = names.detailed(*id).into_iter().nth(detail);
+            *name = match longer {
                 Some(name) => name,
-                None if names.module(id).is_empty() => continue,
-                None => format!("{}@{}", row.name, names.module(id)),
+                None if names.module(*id).is_empty() => continue,
+                None => format!("{name}@{}", names.module(*id)),
             };
         }
     }

@@ -1,6 +1,5 @@
 //! `dioptra trace dump`: the records as text, or for other programs.
 
-mod chrome;
 mod graphs;
 mod raw;
 
@@ -9,6 +8,7 @@ use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
 use crate::exit::Exit;
 use crate::output::say;
+use dioptra_export::{TraceSource, write_trace_chrome};
 use dioptra_filters::parse_time;
 use std::io;
 
@@ -93,7 +93,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     };
     let mut out = Output::new();
     let losses = match format {
-        "chrome" => chrome::write(&view, &names, &mut out)?,
+        "chrome" => {
+            let source = TraceSource {
+                view: &view,
+                names: &names,
+            };
+            write_trace_chrome(&source, &mut out)?.losses
+        }
         "flame-graph" => graphs::flame_graph(&view, &names, sample_time, &mut out)?,
         "graphviz" => graphs::graphviz(&view, &names, &mut out)?,
         "mermaid" => graphs::mermaid(&view, &names, true, &mut out)?,

@@ -24,6 +24,7 @@ use crate::output::say;
 use elsewhere::Options;
 
 pub use option_file::replaced as with_option_file;
+pub use selected::{CallSelection, facts};
 pub use summary::TRACE_LESS;
 
 /// Arguments of `dioptra trace`.

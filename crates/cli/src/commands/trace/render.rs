@@ -50,18 +50,6 @@ pub fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
     out.extend_from_slice(&digits[at.min(32 - width.min(32))..]);
 }
 
-/// Adds a number of thousandths, such as `12.345`.
-#[inline]
-pub fn push_thousandths(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [b' '; 32];
-    let rest = (number % 1000) as usize;
-    digits[28] = b'.';
-    digits[29] = b'0' + (rest / 100) as u8;
-    digits[30..].copy_from_slice(&PAIRS[rest % 100]);
-    let at = put_digits(&mut digits, 28, number / 1000);
-    out.extend_from_slice(&digits[at..]);
-}
-
 /// Adds three digits.
 pub fn push_three(out: &mut Vec<u8>, number: u64) {
     out.push(b'0' + (number / 100 % 10) as u8);
@@ -327,10 +315,6 @@ mod tests {
                 push_number(&mut out, number, width);
                 assert_eq!(String::from_utf8_lossy(&out), format!("{number:width$}"));
             }
-            let mut out = Vec::new();
-            push_thousandths(&mut out, number);
-            let expected = format!("{}.{:03}", number / 1000, number % 1000);
-            assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::render::show_ticks;
 use super::rules::RuleTexts;
 use super::usage;
+use crate::commands::profiles::Selection;
 use crate::output::say;
 use crate::remedies::spell;
 use crate::symbol_sources::SymbolSources;
@@ -87,6 +88,101 @@ fn demangle(word: &str) -> Result<Demangle, String> {
             Some(false) => Ok(Demangle::No),
             _ => Err("use full, simple or no".to_owned()),
         },
+    }
+}
+
+/// Arguments that choose calls, of commands that take profiles, too. Threads and times are chosen as in profiles.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Options for traces")]
+pub struct CallSelection {
+    #[command(flatten)]
+    rules: RuleTexts,
+    /// Kind of patterns: regular expressions, a shell's patterns, or plain names
+    #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
+    style: MatchStyle,
+    /// Take the calls between two moments: timestamps (seconds), or times since the start if they have a unit; either
+    /// may be missing
+    #[arg(
+        short = 'r',
+        long,
+        value_name = "START~STOP",
+        allow_hyphen_values = true
+    )]
+    time_range: Option<String>,
+    /// Leave out library calls
+    #[arg(long)]
+    no_libcall: bool,
+    /// Leave out when threads had no CPU
+    #[arg(long)]
+    no_sched: bool,
+    /// Leave out all events: --no-sched, and when threads began, ended and got names
+    #[arg(long)]
+    no_event: bool,
+    /// Form of C++ and Rust names; simple is without parameters and template arguments
+    #[arg(long, value_name = "full|simple|no", default_value = "simple", value_parser = demangle)]
+    demangle: Demangle,
+}
+
+impl CallSelection {
+    /// Returns the first of these options that is given, if one is.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("a rule about functions", !self.rules.texts().is_empty()),
+            ("-r", self.time_range.is_some()),
+            ("--no-libcall", self.no_libcall),
+            ("--no-sched", self.no_sched),
+            ("--no-event", self.no_event),
+        ];
+        let mut given = given.into_iter().filter(|(_, given)| *given);
+        given.next().map(|(option, _)| option)
+    }
+
+    /// Returns the names of a trace's functions.
+    pub fn names<'t>(&self, trace: &'t Trace, symbols: SymbolOptions) -> FunctionNames<'t> {
+        let style = match symbols.demangle {
+            true => self.demangle,
+            false => Demangle::No,
+        };
+        FunctionNames::new(trace, symbols, style)
+    }
+
+    /// Returns the view of the calls, with the threads and times of `samples`, and with the events of threads if
+    /// `tasks`. Prints its warnings to standard error.
+    pub fn view<'t>(
+        &self,
+        names: &FunctionNames<'t>,
+        samples: &Selection,
+        tasks: bool,
+    ) -> anyhow::Result<View<'t>> {
+        let time_range = match (&self.time_range, samples.span()) {
+            (text, (None, None)) => text.clone(),
+            (Some(_), _) => anyhow::bail!("-r and --time: give one of them"),
+            (None, (from, until)) => {
+                let text =
+                    |time: Option<u64>| time.map_or(String::new(), |time| format!("{time}ns"));
+                Some(format!("{}~{}", text(from), text(until)))
+            }
+        };
+        let selected = Selected {
+            rules: self.rules.clone(),
+            style: self.style,
+            trace: true,
+            disable: false,
+            no_libcall: self.no_libcall,
+            seed: None,
+            no_sched: self.no_sched,
+            no_event: self.no_event,
+            extent: Extent {
+                tid: samples.tids().to_vec(),
+                time_range,
+                no_sched_preempt: false,
+                event_full: false,
+                kernel_full: false,
+                no_args: false,
+                no_pager: false,
+            },
+        };
+        selected.select(names, tasks && !self.no_event)
     }
 }
 

@@ -84,6 +84,18 @@ impl Output {
     }
 }
 
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        self.flush_some()?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Output::flush(self)
+    }
+}
+
 /// Appends text in a form that is safe for a terminal: colours, newlines and tabs stay, and all other control
 /// characters are spelled out.
 fn push_harmless(text: &[u8], out: &mut Vec<u8>) {

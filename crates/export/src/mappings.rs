@@ -4,11 +4,12 @@
 //! mapping: the place where the first process had it, unless another module's mapping lies there already.
 
 use crate::source::Source;
-use dioptra_profile::{Frame, MappedSpan, ModuleId};
+use dioptra_profile::{Frame, MappedSpan, Module, ModuleId};
+use dioptra_symbols::ModuleKind;
 
 /// The mapping of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     /// The number in the file, from 1. Number 1 is the main program, if it has locations.
     pub id: u64,
     pub module: ModuleId,
@@ -23,7 +24,7 @@ pub(super) struct Mapping {
 }
 
 /// The mappings of all modules.
-pub(super) struct Mappings {
+pub(crate) struct Mappings {
     list: Vec<Mapping>,
     /// By module: its place in `list`.
     of_module: Vec<Option<usize>>,
@@ -35,7 +36,7 @@ const PAGE: u64 = 4096;
 const FREE: u64 = 1 << 56;
 
 impl Mappings {
-    pub(super) fn of(source: &Source<'_>) -> Mappings {
+    pub(crate) fn of(source: &Source<'_>) -> Mappings {
         let profile = source.profile;
         let modules = profile.modules().len();
         // By module: the lowest and the highest relative address.
@@ -78,7 +79,7 @@ impl Mappings {
     }
 
     /// Returns the number of a frame's mapping, and the frame's address in it.
-    pub(super) fn address(&mut self, frame: Frame) -> (u64, u64) {
+    pub(crate) fn address(&mut self, frame: Frame) -> (u64, u64) {
         match self.of_module[frame.module as usize] {
             Some(place) => {
                 let mapping = &mut self.list[place];
@@ -90,11 +91,25 @@ impl Mappings {
         }
     }
 
+    /// Returns a module's mapping.
+    pub(crate) fn of_module(&self, module: ModuleId) -> Option<Mapping> {
+        let place = self.of_module[module as usize]?;
+        Some(self.list[place])
+    }
+
     /// Returns the mappings in which locations lie, and always the main program's.
-    pub(super) fn used(&self) -> Vec<Mapping> {
+    pub(crate) fn used(&self) -> Vec<Mapping> {
         let used = self.list.iter();
         let used = used.filter(|mapping| mapping.is_used || mapping.id == 1);
         used.copied().collect()
+    }
+}
+
+/// Returns a module's path, or the name in tables of a module that is no file.
+pub(crate) fn file_name(module: &Module) -> &[u8] {
+    match module.kind {
+        ModuleKind::File if !module.path.is_empty() => &module.path,
+        _ => module.label.as_bytes(),
     }
 }
 

@@ -1,0 +1,84 @@
+//! `dioptra export` of a trace of calls.
+
+use super::{Arguments, Format, write_out};
+use crate::commands::trace::facts;
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::bail;
+use dioptra_export::{
+    ExportedTrace, NOT_SHOWN, TraceSource, Value, write_trace_callgrind, write_trace_chrome,
+    write_trace_collapsed, write_trace_flamegraph, write_trace_perfetto, write_trace_pprof,
+    write_trace_speedscope,
+};
+use dioptra_tables::Facts;
+use dioptra_trace_report::counts_ticks;
+use dioptra_tracedata::Trace;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Exports the trace in a folder.
+pub fn run(arguments: &Arguments, folder: &Path) -> anyhow::Result<Exit> {
+    let format = arguments.to;
+    if let Some(option) = arguments.selection.only_for_samples() {
+        bail!("{option}: a trace has calls and no samples; choose calls with -F, -N, --tid, -r");
+    }
+    if arguments.no_inline {
+        bail!("--no-inline: a trace has no calls of inlined functions; leave it out");
+    }
+    if matches!(format, Format::Firefox | Format::Autofdo | Format::Otlp) {
+        bail!(
+            "--to {}: the format is for samples, and a trace has calls; write collapsed, pprof, speedscope, callgrind, flamegraph, chrome or perfetto",
+            format.name()
+        );
+    }
+    let trace = Trace::open(folder)?;
+    let symbols = arguments.selection.symbols()?;
+    let names = arguments.calls.names(&trace, symbols);
+    let has_moments = matches!(format, Format::Chrome | Format::Perfetto);
+    let view = arguments
+        .calls
+        .view(&names, &arguments.selection, has_moments)?;
+    let source = TraceSource {
+        view: &view,
+        names: &names,
+    };
+    let value = Value::from(arguments.value);
+    let command = trace.info().command.join(" ");
+    let exported = write_out(arguments, |out| -> anyhow::Result<ExportedTrace> {
+        Ok(match format {
+            Format::Collapsed => write_trace_collapsed(&source, value, out)?,
+            Format::Flamegraph => write_trace_flamegraph(&source, value, out)?,
+            Format::Speedscope => write_trace_speedscope(&source, out)?,
+            Format::Callgrind => write_trace_callgrind(&source, out)?,
+            Format::Chrome => write_trace_chrome(&source, out)?,
+            Format::Perfetto => write_trace_perfetto(&source, out)?,
+            _ => write_trace_pprof(&source, std::slice::from_ref(&command), out)?,
+        })
+    })?;
+    let facts: Facts = facts(&trace, &names, &exported.losses);
+    facts.write_text(&mut io::stderr().lock())?;
+    if counts_ticks(&trace) {
+        say!("times are ticks of a clock that nobody has measured, not nanoseconds");
+    }
+    if view.is_sampled() && !has_moments {
+        say!("calls of sampled functions stand for others: their numbers and times are estimates");
+    }
+    if exported.began_before > 0 {
+        say!(
+            "calls that began before: {}; they begin with the file's times",
+            exported.began_before
+        );
+    }
+    if exported.open > 0 {
+        say!("calls without an end: {}", exported.open);
+    }
+    if exported.not_shown > 0 {
+        say!(
+            "{} ns were spent in calls that are not shown: `{NOT_SHOWN}`",
+            exported.not_shown
+        );
+    }
+    super::say_lost(format, &exported.lost);
+    io::stderr().flush()?;
+    Ok(Exit::Done)
+}
