@@ -1,4 +1,4 @@
-//! Profiles in the formats of other tools.
+//! Profiles and traces in the formats of other tools.
 //!
 //! A [`Source`] is a profile with its names and the events to export. Each format has a function that writes it:
 //! [`write_collapsed`], [`write_pprof`], [`write_firefox`], [`write_callgrind`], [`write_flamegraph`],
@@ -7,6 +7,8 @@
 //!
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
 //! tables of names wait until the end.
+//!
+//! [`write_uftrace`] writes a trace of calls as a directory of uftrace's, and [`read_uftrace`] makes a trace of one.
 //!
 //! **Invariant:** the written values of an event add up to the profile's total ([`Exported::check`]).
 
@@ -30,6 +32,7 @@ mod sample_values;
 mod source;
 mod speedscope;
 mod stack_calls;
+mod uftrace;
 
 pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
@@ -47,3 +50,7 @@ pub use origin::Origin;
 pub use pprof::write_pprof;
 pub use source::{Source, Value};
 pub use speedscope::write_speedscope;
+pub use uftrace::{
+    UftraceExportError, UftraceExported, UftraceImportError, UftraceImported, UftraceLoss,
+    UftraceLossKind, is_uftrace, read_uftrace, write_uftrace,
+};

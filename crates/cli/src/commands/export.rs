@@ -1,5 +1,7 @@
 //! `dioptra export`.
 
+mod uftrace;
+
 use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
 use crate::exit::Exit;
 use crate::output::say;
@@ -29,6 +31,7 @@ Examples:
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
+  dioptra export --to uftrace                write the trace dioptra.trace to uftrace.data; then: uftrace replay
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
   dioptra export --to collapsed -i other.data -e cycles --value samples -o -")]
 pub struct Arguments {
@@ -38,6 +41,9 @@ pub struct Arguments {
     /// The profile; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
+    /// The trace, for --to uftrace [default: dioptra.trace]
+    #[arg(short, long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// The file to write; `-` is standard output [default: the format's usual name; standard output for collapsed]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -71,6 +77,8 @@ enum Format {
     Autofdo,
     /// Chrome's trace events: chrome://tracing, ui.perfetto.dev. To profile.chrome.json
     Chrome,
+    /// uftrace's directory, of a trace of function calls. To uftrace.data
+    Uftrace,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,6 +110,7 @@ impl Format {
             Format::Flamegraph => "flamegraph.svg",
             Format::Autofdo => "profile.afdo",
             Format::Chrome => "profile.chrome.json",
+            Format::Uftrace => "uftrace.data",
         }
     }
 
@@ -140,6 +149,12 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
+    if format == Format::Uftrace {
+        return uftrace::run(&arguments);
+    }
+    if arguments.data.is_some() {
+        bail!("-d: only --to uftrace writes a trace; give a profile with -i");
+    }
     let usual = || PathBuf::from(format.usual_output());
     let output = arguments.output.clone().unwrap_or_else(usual);
     let to_stdout = output == Path::new("-");
@@ -222,6 +237,7 @@ impl Export<'_> {
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
             Format::Chrome => write_chrome(&source, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
+            Format::Uftrace => bail!("a profile has no calls for uftrace"),
         };
         exported.check(&self.only.profile)?;
         Ok(exported)

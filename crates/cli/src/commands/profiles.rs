@@ -55,6 +55,23 @@ pub struct Selection {
     symbols: ProfileSymbols,
 }
 
+impl Selection {
+    /// Returns the first option that was given to choose samples, for commands that have none to choose.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--comm", !self.comm.is_empty()),
+            ("--dso", !self.dso.is_empty()),
+            ("--symbol", !self.symbol.is_empty()),
+            ("--tid", !self.tid.is_empty()),
+            ("--cpu", !self.cpu.is_empty()),
+            ("--time", self.time.is_some()),
+            ("--event", !self.event.is_empty()),
+        ];
+        let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
+        given.next().map(|(name, _)| name)
+    }
+}
+
 /// The data that a command needs from its profiles.
 #[derive(Clone, Default)]
 pub struct DataNeeds {

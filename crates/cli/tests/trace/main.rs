@@ -1,6 +1,7 @@
 //! `dioptra trace`: what its readers show.
 
 mod damage;
+mod exchange;
 mod full;
 mod made;
 mod readers;
