@@ -41,8 +41,11 @@ fn uftrace(folder: &Path, data: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The rows of a report: total time, self time and calls by function.
-fn rows(report: &str) -> BTreeMap<String, [String; 3]> {
+/// The rows of a report: total time, self time and calls, by function.
+type Rows = BTreeMap<String, [String; 3]>;
+
+/// Returns the rows of a report: total time, self time and calls by function.
+fn rows(report: &str) -> Rows {
     let row = |line: &str| {
         let mut words = line.split_whitespace();
         let mut time = || Some(format!("{} {}", words.next()?, words.next()?));
@@ -65,7 +68,7 @@ fn export(folder: &Path, trace: &str) -> String {
 
 /// Compares the functions, calls and times in both reports, and the lines of both replays. Functions that `but` names
 /// may differ.
-fn compare(folder: &Path, trace: &str, but: &[&str]) -> BTreeMap<String, [String; 3]> {
+fn compare(folder: &Path, trace: &str, but: &[&str]) -> Rows {
     let without = |text: &str| {
         let mut rows = rows(text);
         rows.retain(|name, _| !but.contains(&name.as_str()));
@@ -183,7 +186,7 @@ fn an_export_says_what_it_leaves_out() {
     assert!(folder.join("data/9.dat").exists());
 }
 
-fn rows_of_export(folder: &Path) -> BTreeMap<String, [String; 3]> {
+fn rows_of_export(folder: &Path) -> Rows {
     rows(&uftrace(folder, "data", &["report"]))
 }
 
@@ -223,7 +226,7 @@ fn recorded(
     name: &str,
     arguments: &[&str],
     but: &[&str],
-) -> Result<BTreeMap<String, [String; 3]>, Skip> {
+) -> Result<Rows, Skip> {
     need_tool("uftrace")?;
     let built = Program::new(language, name).build()?;
     let folder = tempfile::tempdir().expect("a folder");
@@ -324,11 +327,7 @@ fn an_export_that_is_imported_is_the_trace() {
 
 /// Records a program of `tests/programs` with uftrace, imports the recording, and returns what was said with both
 /// reports.
-fn imported(
-    name: &str,
-    arguments: &[&str],
-    options: &[&str],
-) -> Result<(String, [BTreeMap<String, [String; 3]>; 2]), Skip> {
+fn imported(name: &str, arguments: &[&str], options: &[&str]) -> Result<(String, [Rows; 2]), Skip> {
     need_tool("uftrace")?;
     let built =
         Program::new(Language::C, name).flags(["-pg", "-O1", "-fno-optimize-sibling-calls"]);

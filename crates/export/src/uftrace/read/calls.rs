@@ -5,59 +5,72 @@ use super::super::record::{DataRecord, RecordKind};
 use super::data::DataReader;
 use super::stream::StreamWriter;
 use super::{Import, UftraceImportError};
+use std::collections::{HashMap, VecDeque};
 
-/// A forked process whose first record ends an inherited call, or begins one within inherited calls.
-#[derive(Clone, Debug)]
-pub(super) struct ForkedFrom {
-    /// The id of the forked process.
+/// The calls that a forked process inherits: the parent's stream, and the functions of its open calls.
+pub(super) type Inherited = (u32, Vec<u32>);
+
+/// A forked process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ForkedChild {
+    /// The id of the process.
     pub child: u32,
     /// The time of its first record.
-    time: u64,
-    first: DataRecord,
-    /// The parent's stream, and its open calls when it forked.
-    found: Option<(u32, Vec<u32>)>,
-    is_done: bool,
+    pub time: u64,
+    /// The first record: it ends an inherited call, or begins one within inherited calls.
+    pub first: DataRecord,
 }
 
-impl ForkedFrom {
-    pub fn new(child: u32, time: u64, first: DataRecord) -> ForkedFrom {
-        ForkedFrom {
-            child,
-            time,
-            first,
-            found: None,
-            is_done: false,
+/// The children that a thread may have forked, and the calls that they inherit.
+///
+/// A child whose first record is an end inherits the last call of its parent at that depth and address: that of `fork`.
+/// Every other child inherits the calls that its parent has open at the child's first record.
+#[derive(Debug, Default)]
+pub(super) struct ForkedChildren {
+    /// The children that are still to come, in the order of time.
+    pending: VecDeque<ForkedChild>,
+    /// The last call by depth and address, with the calls around it.
+    calls: HashMap<(u16, u64), Option<Inherited>>,
+    found: Vec<(u32, Inherited)>,
+}
+
+impl ForkedChildren {
+    pub fn new(mut children: Vec<ForkedChild>) -> ForkedChildren {
+        children.sort_by_key(|child| child.time);
+        let ends = children.iter().map(|child| child.first);
+        let ends = ends.filter(|first| first.kind == RecordKind::Exit);
+        ForkedChildren {
+            calls: ends.map(|end| ((end.depth, end.address), None)).collect(),
+            pending: children.into(),
+            found: Vec::new(),
         }
     }
 
-    /// Returns the parent's stream, and its open calls when it forked.
-    pub fn stack(&self) -> Option<(u32, Vec<u32>)> {
-        self.found.clone()
-    }
-
-    /// Looks at a record of the parent, before which `open` calls are open. The call of `fork` is the last one that is
-    /// at the depth and the address of the child's first end.
+    /// Looks at a record of the parent, before which `open` calls are open.
     fn look(&mut self, stream: u32, record: &DataRecord, function: u32, open: &[u32]) {
-        if self.is_done {
+        if self.pending.is_empty() {
             return;
         }
-        let depth = usize::from(self.first.depth);
-        if record.time > self.time {
-            self.is_done = true;
-            if self.found.is_none() {
-                self.found = Some((stream, open[..depth.min(open.len())].to_vec()));
-            }
-            return;
-        }
-        let is_fork = self.first.kind == RecordKind::Exit
-            && record.kind == RecordKind::Entry
-            && record.depth == self.first.depth
-            && record.address == self.first.address
-            && open.len() == depth;
-        if is_fork {
+        self.pass(stream, record.time, open);
+        if record.kind == RecordKind::Entry
+            && open.len() == usize::from(record.depth)
+            && let Some(last) = self.calls.get_mut(&(record.depth, record.address))
+        {
             let mut stack = open.to_vec();
             stack.push(function);
-            self.found = Some((stream, stack));
+            *last = Some((stream, stack));
+        }
+    }
+
+    /// Decides about the children whose first records lie before a time.
+    fn pass(&mut self, stream: u32, time: u64, open: &[u32]) {
+        while let Some(child) = self.pending.pop_front_if(|child| child.time < time) {
+            let depth = usize::from(child.first.depth).min(open.len());
+            let call = self.calls.get(&(child.first.depth, child.first.address));
+            let call = call.filter(|_| child.first.kind == RecordKind::Exit);
+            let call = call.and_then(Clone::clone);
+            let inherited = call.unwrap_or_else(|| (stream, open[..depth].to_vec()));
+            self.found.push((child.child, inherited));
         }
     }
 }
@@ -73,9 +86,8 @@ pub(super) struct ThreadImport<'i, 'a> {
     stream: Option<StreamWriter>,
     number: u32,
     /// The calls that the thread has inherited, with the stream that it continues.
-    inherited: Option<(u32, Vec<u32>)>,
-    /// The children that this thread may have forked.
-    children: Vec<ForkedFrom>,
+    inherited: Option<Inherited>,
+    children: ForkedChildren,
     /// The number of records that are missing in front of the next one; `None` if there is no gap.
     gap: Option<u64>,
 }
@@ -85,8 +97,8 @@ impl<'i, 'a> ThreadImport<'i, 'a> {
         import: &'i mut Import<'a>,
         tid: u32,
         pid: u32,
-        inherited: Option<(u32, Vec<u32>)>,
-        children: Vec<ForkedFrom>,
+        inherited: Option<Inherited>,
+        children: Vec<ForkedChild>,
     ) -> ThreadImport<'i, 'a> {
         let mut executions = import.tasks.executions(pid);
         executions.reverse();
@@ -99,7 +111,7 @@ impl<'i, 'a> ThreadImport<'i, 'a> {
             stream: None,
             number: 0,
             inherited,
-            children,
+            children: ForkedChildren::new(children),
             gap: None,
         }
     }
@@ -167,9 +179,8 @@ impl<'i, 'a> ThreadImport<'i, 'a> {
         let Some(stream) = &mut self.stream else {
             return self.begin(record, function, needed);
         };
-        for child in &mut self.children {
-            child.look(self.number, &record, function, stream.open());
-        }
+        self.children
+            .look(self.number, &record, function, stream.open());
         if time < stream.last() {
             import.losses.add(UftraceLossKind::EarlyRecords);
         }
@@ -269,10 +280,8 @@ impl<'i, 'a> ThreadImport<'i, 'a> {
         let done = match record.kind {
             RecordKind::Entry => {
                 import.calls += 1;
-                let stack = stream.open().to_vec();
-                for child in &mut self.children {
-                    child.look(self.number, &record, function, &stack);
-                }
+                self.children
+                    .look(self.number, &record, function, stream.open());
                 stream.enter(import.writer, time, function)
             }
             _ => stream.leave(import.writer, time),
@@ -281,17 +290,12 @@ impl<'i, 'a> ThreadImport<'i, 'a> {
         done
     }
 
-    /// Writes what is left. Returns the children, with what was found of them.
-    pub fn finish(mut self) -> Result<Vec<ForkedFrom>, UftraceImportError> {
+    /// Writes what is left. Returns the calls that forked processes inherit, by their ids.
+    pub fn finish(mut self) -> Result<Vec<(u32, Inherited)>, UftraceImportError> {
         if let Some(stream) = self.stream.take() {
-            for child in &mut self.children {
-                if child.found.is_none() {
-                    let depth = usize::from(child.first.depth).min(stream.open().len());
-                    child.found = Some((self.number, stream.open()[..depth].to_vec()));
-                }
-            }
+            self.children.pass(self.number, u64::MAX, stream.open());
             stream.finish(self.import.writer)?;
         }
-        Ok(self.children)
+        Ok(self.children.found)
     }
 }

@@ -18,7 +18,7 @@ mod tasks;
 
 use super::info::MAGIC;
 use super::loss::{Losses, UftraceLoss, UftraceLossKind};
-use calls::{ForkedFrom, ThreadImport};
+use calls::{ForkedChild, Inherited, ThreadImport};
 use data::DataReader;
 use dioptra_mapped::MappedFile;
 use dioptra_tracedata::{JournalEntry, ProcessCause, TraceInfo, TraceWriteError, TraceWriter};
@@ -63,8 +63,15 @@ pub enum UftraceImportError {
         folder: PathBuf,
     },
     /// The trace can't be written.
-    #[error(transparent)]
-    Write(#[from] TraceWriteError),
+    // The text of the error has its cause.
+    #[error("{0}")]
+    Write(TraceWriteError),
+}
+
+impl From<TraceWriteError> for UftraceImportError {
+    fn from(error: TraceWriteError) -> UftraceImportError {
+        UftraceImportError::Write(error)
+    }
 }
 
 /// A directory that was imported.
@@ -129,6 +136,7 @@ pub fn read_uftrace(
         calls: 0,
         last: first,
         forks: forks(&tasks, &files),
+        inherited: BTreeMap::new(),
         named,
     };
     import.processes(&about)?;
@@ -235,13 +243,16 @@ fn kernel_files(folder: &Path) -> u64 {
 }
 
 /// Returns the forked processes whose calls begin within inherited ones, by the id of the parent.
-fn forks(tasks: &TaskTable, files: &[DataFile]) -> BTreeMap<u32, Vec<ForkedFrom>> {
-    let mut forks: BTreeMap<u32, Vec<ForkedFrom>> = BTreeMap::new();
+fn forks(tasks: &TaskTable, files: &[DataFile]) -> BTreeMap<u32, Vec<ForkedChild>> {
+    let mut forks: BTreeMap<u32, Vec<ForkedChild>> = BTreeMap::new();
     for file in files {
         if let Some(fork) = tasks.fork(file.tid) {
             let time = fork.time.max(file.first.time);
-            let forked = ForkedFrom::new(file.tid, time, file.first);
-            forks.entry(fork.parent).or_default().push(forked);
+            forks.entry(fork.parent).or_default().push(ForkedChild {
+                child: file.tid,
+                time,
+                first: file.first,
+            });
         }
     }
     forks
@@ -249,7 +260,7 @@ fn forks(tasks: &TaskTable, files: &[DataFile]) -> BTreeMap<u32, Vec<ForkedFrom>
 
 /// The state of an import.
 struct Import<'a> {
-    programs: Programs,
+    programs: Programs<'a>,
     tasks: &'a TaskTable,
     writer: &'a mut TraceWriter,
     losses: &'a mut Losses,
@@ -259,7 +270,9 @@ struct Import<'a> {
     /// The time of the last record.
     last: u64,
     /// The forked processes whose parents' files are still to be read, by the parent.
-    forks: BTreeMap<u32, Vec<ForkedFrom>>,
+    forks: BTreeMap<u32, Vec<ForkedChild>>,
+    /// The calls that forked processes inherit, by their ids.
+    inherited: BTreeMap<u32, Inherited>,
     /// The ids of threads whose names are among the events.
     named: BTreeSet<u32>,
 }
@@ -314,14 +327,12 @@ impl Import<'_> {
         let map = open(&file.path)?;
         let bytes = map.as_deref().unwrap_or_default();
         let pid = self.tasks.process(file.tid);
-        let inherited = self.forks.values().flatten();
-        let mut inherited = inherited.filter(|forked| forked.child == file.tid);
-        let inherited = inherited.find_map(ForkedFrom::stack);
+        let inherited = self.inherited.remove(&file.tid);
         let pending = self.forks.remove(&file.tid).unwrap_or_default();
         let mut thread = ThreadImport::new(self, file.tid, pid, inherited, pending);
         thread.read(bytes)?;
-        let pending = thread.finish()?;
-        self.forks.insert(file.tid, pending);
+        let found = thread.finish()?;
+        self.inherited.extend(found);
         Ok(())
     }
 }

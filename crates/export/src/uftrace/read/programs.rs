@@ -2,14 +2,14 @@
 
 use super::super::loss::{Losses, UftraceLossKind};
 use super::symbols::{Symbol, SymbolFiles};
-use super::tasks::TaskTable;
+use super::tasks::{Session, TaskTable};
 use super::{UftraceImportError, read_text};
 use dioptra_tracedata::{JournalEntry, ModuleMapping, TraceWriter, TracedModule};
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::read::ReadCache;
 use object::{Object, ObjectSegment};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 
@@ -23,16 +23,6 @@ struct Region {
     end: u64,
     path: String,
     build_id: String,
-    /// True if the mapping is written.
-    is_told: bool,
-}
-
-/// The modules of a program, in the order of their addresses.
-#[derive(Debug)]
-struct ProgramMap {
-    time: u64,
-    pid: u32,
-    regions: Vec<Region>,
 }
 
 /// A module whose functions have ids.
@@ -45,8 +35,12 @@ struct Module {
 
 /// The programs of a recording.
 #[derive(Debug)]
-pub(super) struct Programs {
-    maps: Vec<ProgramMap>,
+pub(super) struct Programs<'a> {
+    tasks: &'a TaskTable,
+    /// The modules of programs by session, in the order of their addresses.
+    maps: HashMap<&'a str, Vec<Region>>,
+    /// The mappings that are written: the program, and the module's place in its map.
+    told: HashSet<(usize, usize)>,
     files: SymbolFiles,
     modules: BTreeMap<(String, String), Module>,
     /// The ids of functions by program and address.
@@ -55,43 +49,20 @@ pub(super) struct Programs {
     unnamed: HashMap<u64, u32>,
 }
 
-impl Programs {
+impl<'a> Programs<'a> {
     /// Reads the maps of all programs.
-    pub fn new(folder: &Path, tasks: &TaskTable, losses: &mut Losses) -> Programs {
-        let maps = tasks.sessions().iter().map(|session| {
-            let text = read_text(&folder.join(format!("sid-{}.map", session.id)));
-            let mut regions = Vec::new();
-            for line in text.unwrap_or_default().lines() {
-                match region(line) {
-                    Some(region) if region.path.starts_with('[') => {}
-                    Some(region) => regions.push(region),
-                    None => losses.add(UftraceLossKind::Lines),
-                }
+    pub fn new(folder: &Path, tasks: &'a TaskTable, losses: &mut Losses) -> Programs<'a> {
+        let mut maps: HashMap<&str, Vec<Region>> = HashMap::new();
+        for session in tasks.sessions() {
+            // Damaged lists may name a map several times.
+            if !maps.contains_key(session.id.as_str()) {
+                maps.insert(&session.id, regions(folder, session, losses));
             }
-            regions.sort_by_key(|region| region.start);
-            for (_, base, path) in &session.libraries {
-                let place = regions.partition_point(|region| region.start < *base);
-                let end = regions.get(place).map_or(u64::MAX, |next| next.start);
-                regions.insert(
-                    place,
-                    Region {
-                        start: *base,
-                        end,
-                        path: path.clone(),
-                        build_id: String::new(),
-                        is_told: false,
-                    },
-                );
-            }
-            ProgramMap {
-                time: session.time,
-                pid: session.pid,
-                regions,
-            }
-        });
-        let maps = maps.collect();
+        }
         Programs {
+            tasks,
             maps,
+            told: HashSet::new(),
             files: SymbolFiles::new(folder),
             modules: BTreeMap::new(),
             known: HashMap::new(),
@@ -106,7 +77,9 @@ impl Programs {
 
     fn region(&self, session: Option<usize>, address: u64) -> Option<(usize, usize)> {
         let session = session?;
-        let regions = &self.maps.get(session)?.regions;
+        let regions = self
+            .maps
+            .get(self.tasks.sessions().get(session)?.id.as_str())?;
         let place = regions
             .partition_point(|region| region.start <= address)
             .checked_sub(1)?;
@@ -163,8 +136,14 @@ impl Programs {
         (session, place): (usize, usize),
         address: u64,
     ) -> Result<Option<u32>, UftraceImportError> {
-        let map = &mut self.maps[session];
-        let (time, pid, region) = (map.time, map.pid, &mut map.regions[place]);
+        let program = &self.tasks.sessions()[session];
+        let Some(region) = self
+            .maps
+            .get(program.id.as_str())
+            .and_then(|map| map.get(place))
+        else {
+            return Ok(None);
+        };
         let key = (region.path.clone(), region.build_id.clone());
         if !self.modules.contains_key(&key) {
             let number = self.modules.len() as u32 + 1;
@@ -175,11 +154,10 @@ impl Programs {
         let Some(module) = self.modules.get(&key) else {
             return Ok(None);
         };
-        if !region.is_told {
-            region.is_told = true;
+        if self.told.insert((session, place)) {
             writer.journal(&JournalEntry::Mapping(ModuleMapping {
-                time,
-                pid,
+                time: program.time,
+                pid: program.pid,
                 module: Some(module.number),
                 path: region.path.clone(),
                 start: region.start,
@@ -197,6 +175,32 @@ impl Programs {
         let symbol = &module.symbols[place];
         Ok((offset < symbol.end).then(|| module.first + place as u32))
     }
+}
+
+/// Reads the map of a program, in the order of addresses.
+fn regions(folder: &Path, session: &Session, losses: &mut Losses) -> Vec<Region> {
+    let text = read_text(&folder.join(format!("sid-{}.map", session.id)));
+    let mut regions = Vec::new();
+    for line in text.unwrap_or_default().lines() {
+        match region(line) {
+            Some(region) if region.path.starts_with('[') => {}
+            Some(region) => regions.push(region),
+            None => losses.add(UftraceLossKind::Lines),
+        }
+    }
+    regions.extend(session.libraries.iter().map(|(_, base, path)| Region {
+        start: *base,
+        end: u64::MAX,
+        path: path.clone(),
+        build_id: String::new(),
+    }));
+    regions.sort_by_key(|region| region.start);
+    // A library that was loaded later has no known end.
+    let starts: Vec<u64> = regions.iter().skip(1).map(|region| region.start).collect();
+    for (region, next) in regions.iter_mut().zip(starts) {
+        region.end = region.end.min(next);
+    }
+    regions
 }
 
 /// Writes a module with its functions.
@@ -327,6 +331,5 @@ fn region(line: &str) -> Option<Region> {
         end,
         path: path.to_owned(),
         build_id: build_id.to_owned(),
-        is_told: false,
     })
 }

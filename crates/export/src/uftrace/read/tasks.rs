@@ -5,6 +5,9 @@ use super::{UftraceImportError, read_text};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The largest number of forks from a program's execution to a process that runs the program.
+const MOST_FORKS: usize = 1000;
+
 /// A program that a process executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
@@ -27,6 +30,8 @@ pub(super) struct Fork {
 #[derive(Debug, Default)]
 pub(super) struct TaskTable {
     sessions: Vec<Session>,
+    /// The places of each process's programs among all, in the order of time.
+    by_process: BTreeMap<u32, Vec<usize>>,
     /// The processes of threads.
     threads: BTreeMap<u32, u32>,
     forks: BTreeMap<u32, Fork>,
@@ -42,6 +47,9 @@ impl TaskTable {
             }
         }
         table.sessions.sort_by_key(|session| session.time);
+        for (place, session) in table.sessions.iter().enumerate() {
+            table.by_process.entry(session.pid).or_default().push(place);
+        }
         Ok(table)
     }
 
@@ -103,21 +111,17 @@ impl TaskTable {
     /// executes its parent's until it has one of its own. Before the first one it is that.
     pub fn session_at(&self, pid: u32, time: u64) -> Option<usize> {
         let (mut pid, mut time) = (pid, time);
-        for _ in 0..=self.forks.len() {
-            let own = |session: &&(usize, &Session)| session.1.pid == pid;
-            let all: Vec<(usize, &Session)> = self.sessions.iter().enumerate().collect();
-            let own: Vec<&(usize, &Session)> = all.iter().filter(own).collect();
-            let last = own.iter().rev().find(|(_, session)| session.time <= time);
-            if let Some((place, _)) = last {
-                return Some(*place);
+        for _ in 0..MOST_FORKS {
+            let own = self.by_process.get(&pid).map_or(&[][..], Vec::as_slice);
+            let later = own.partition_point(|place| self.sessions[*place].time <= time);
+            if let Some(last) = later.checked_sub(1) {
+                return Some(own[last]);
             }
             match self.fork(pid) {
                 Some(fork) => (pid, time) = (fork.parent, fork.time.min(time)),
                 None => {
-                    return own
-                        .first()
-                        .map(|(place, _)| *place)
-                        .or((!all.is_empty()).then_some(0));
+                    let first = (!self.sessions.is_empty()).then_some(0);
+                    return own.first().copied().or(first);
                 }
             }
         }
@@ -126,9 +130,8 @@ impl TaskTable {
 
     /// Returns the times at which a process executes other programs.
     pub fn executions(&self, pid: u32) -> Vec<u64> {
-        let sessions = self.sessions.iter();
-        let own = sessions.filter(|session| session.pid == pid);
-        own.map(|session| session.time).collect()
+        let own = self.by_process.get(&pid).into_iter().flatten();
+        own.map(|place| self.sessions[*place].time).collect()
     }
 }
 
