@@ -64,7 +64,13 @@ impl ForkedChildren {
 
     /// Decides about the children whose first records lie before a time.
     fn pass(&mut self, stream: u32, time: u64, open: &[u32]) {
-        while let Some(child) = self.pending.pop_front_if(|child| child.time < time) {
+        while let Some(child) = self
+            .pending
+            .front()
+            .copied()
+            .filter(|child| child.time < time)
+        {
+            self.pending.pop_front();
             let depth = usize::from(child.first.depth).min(open.len());
             let call = self.calls.get(&(child.first.depth, child.first.address));
             let call = call.filter(|_| child.first.kind == RecordKind::Exit);
