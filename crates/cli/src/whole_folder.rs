@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes a directory that appears under its name when it is complete. An existing one of which `is_ours` is true becomes
-/// `PATH.old` and replaces an older one of that name; an empty one is replaced. Everything else is left alone, and an
-/// error.
+/// Writes a directory that appears under its name when it is complete. An existing one of which `is_ours` is true
+/// becomes `PATH.old` and replaces an older one of that name; an empty one is replaced. Everything else is left alone,
+/// and an error.
 pub fn write_whole_folder<T>(
     path: &Path,
     is_ours: impl Fn(&Path) -> bool,

@@ -20,6 +20,9 @@ use dioptra_tables::{Facts, Severity, escape};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+/// The profile that is exported if none is named.
+const DEFAULT_PROFILE: &str = "perf.data";
+
 /// Arguments of `dioptra export`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -39,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
     /// The profile; `-` is standard input
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_PROFILE)]
     input: PathBuf,
     /// The trace, for --to uftrace [default: dioptra.trace]
     #[arg(short, long, value_name = "DIR")]

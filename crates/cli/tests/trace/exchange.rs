@@ -210,6 +210,7 @@ fn other_directories_are_left_alone() {
     // Options of profiles are refused, since they would do nothing.
     for (more, what) in [
         (&["--comm", "x"][..], "--comm"),
+        (&["--no-inline"], "--no-inline"),
         (&["-o", "-"], "standard output"),
     ] {
         let output = dioptra(folder, &[&arguments[..5], more].concat());

@@ -9,7 +9,7 @@
 //! | `sid-SESSION.map` | the modules of a program, as in `/proc/PID/maps` |
 //! | `MODULE.sym` | addresses and names of a module's functions, relative to the module's first address |
 //! | `TID.dat` | the calls of a thread: [records](record) of 16 bytes |
-//! | `perf-cpuN.dat` | context switches, and beginnings, ends and names of threads: [records](perf_events) of perf events |
+//! | `perf-cpuN.dat` | context switches, beginnings, ends and names of threads: [records](perf_events) of perf events |
 //!
 //! The layout of the files was learned from directories that uftrace 0.13 has recorded, and from its manual.
 

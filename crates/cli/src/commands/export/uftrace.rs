@@ -1,16 +1,15 @@
 //! `dioptra export --to uftrace`: a trace as a directory that uftrace reads.
 
-use super::Arguments;
+use super::{Arguments, DEFAULT_PROFILE, StackValue};
 use crate::exit::Exit;
 use crate::output::say;
 use crate::remedies;
 use crate::whole_folder::write_whole_folder;
 use anyhow::{Context, bail};
-use dioptra_export::{UftraceExported, write_uftrace};
+use dioptra_export::{UftraceExported, is_uftrace, write_uftrace};
 use dioptra_trace_report::number_of;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::directory::DEFAULT;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             "{option}: chooses samples of a profile, and --to uftrace writes a trace; leave it out"
         );
     }
-    let folder = arguments.data.clone();
+    if arguments.no_inline || arguments.value != StackValue::Weight {
+        bail!(
+            "--no-inline, --value: a trace has neither inlined functions nor weights; leave it out"
+        );
+    }
+    // As the readers of traces, this takes the trace's directory with -i as well.
+    let input = Some(&arguments.input).filter(|input| *input != Path::new(DEFAULT_PROFILE));
+    let folder = arguments.data.as_ref().or(input).cloned();
     let folder = folder.unwrap_or_else(|| PathBuf::from(DEFAULT));
     let usual = || PathBuf::from(super::Format::Uftrace.usual_output());
     let output = arguments.output.clone().unwrap_or_else(usual);
@@ -52,9 +58,4 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         say!("uftrace has no place for: {}", lost.join("; "));
     }
     Ok(Exit::Done)
-}
-
-/// Returns whether a directory is one of uftrace's.
-fn is_uftrace(folder: &Path) -> bool {
-    fs::read(folder.join("info")).is_ok_and(|info| info.starts_with(b"Ftrace!\0"))
 }

@@ -2,12 +2,16 @@
 
 use crate::exit::Exit;
 use crate::output::say;
+use anyhow::bail;
 use dioptra_export::{UftraceImported, read_uftrace};
 use dioptra_trace_report::number_of;
 use std::path::Path;
 
 /// Makes the trace `output` of the directory `input`.
 pub fn run(input: &Path, output: &Path) -> anyhow::Result<Exit> {
+    if output == Path::new("-") {
+        bail!("-o -: a trace is a directory, which standard output is not");
+    }
     let importer = concat!("dioptra ", env!("CARGO_PKG_VERSION"));
     let imported = read_uftrace(input, output, importer)?;
     let UftraceImported {
