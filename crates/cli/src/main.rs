@@ -13,6 +13,7 @@ mod remedies;
 mod screen;
 mod symbol_sources;
 mod whole_file;
+mod whole_folder;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use dioptra_tables::Harmless;

@@ -65,6 +65,9 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
             TraceOpenError::Missing { .. } => Some(
                 "record one with `dioptra trace record COMMAND`, or name its directory with -d",
             ),
+            TraceOpenError::Uftrace { .. } => {
+                Some("`dioptra import DIR -o dioptra.trace` makes a trace of it")
+            }
             _ => None,
         };
     }

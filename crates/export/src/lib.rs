@@ -11,6 +11,8 @@
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
 //! tables of names wait until the end.
 //!
+//! [`write_uftrace`] writes a trace of calls as a directory of uftrace's, and [`read_uftrace`] makes a trace of one.
+//!
 //! **Invariant:** the written values of an event add up to the profile's total ([`Exported::check`]).
 
 mod autofdo;
@@ -41,6 +43,7 @@ mod strings;
 mod tasks;
 mod timed_samples;
 mod traces;
+mod uftrace;
 
 pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
@@ -64,4 +67,8 @@ pub use traces::{
     ExportedTrace, NOT_SHOWN, TraceSource, write_trace_callgrind, write_trace_chrome,
     write_trace_collapsed, write_trace_flamegraph, write_trace_perfetto, write_trace_pprof,
     write_trace_speedscope,
+};
+pub use uftrace::{
+    UftraceExportError, UftraceExported, UftraceImportError, UftraceImported, UftraceLoss,
+    UftraceLossKind, is_uftrace, read_uftrace, write_uftrace,
 };

@@ -1,6 +1,7 @@
 //! `dioptra export`.
 
 mod traces;
+mod uftrace;
 
 use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
 use super::trace::CallSelection;
@@ -22,6 +23,9 @@ use dioptra_tracelayout::directory;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+/// The profile that is exported if none is named.
+const DEFAULT_PROFILE: &str = "perf.data";
+
 /// Arguments of `dioptra export`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -35,6 +39,7 @@ Examples:
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
+  dioptra export --to uftrace                write the trace dioptra.trace to uftrace.data; then: uftrace replay
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
   dioptra export --to collapsed -i other.data -e cycles --value samples -o -
   dioptra export --to perfetto -d dioptra.trace     write the calls of a trace to profile.pftrace
@@ -44,10 +49,10 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
     /// The profile, or the directory of a trace; `-` is standard input
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_PROFILE)]
     input: PathBuf,
-    /// The directory of a trace, whose calls are written: by call path with self times, or with chrome and perfetto one
-    /// by one
+    /// The directory of a trace, whose calls are written: by call path with self times, or with chrome, perfetto and
+    /// uftrace one by one
     #[arg(short, long, value_name = "DIR", conflicts_with = "input")]
     data: Option<PathBuf>,
     /// The file to write; `-` is standard output [default: the format's usual name; standard output for collapsed]
@@ -97,6 +102,8 @@ enum Format {
     Perfetto,
     /// OpenTelemetry's profiles (OTLP, v1development), as a collector takes them. To profile.otlp.pb
     Otlp,
+    /// uftrace's directory, of a trace of function calls. To uftrace.data
+    Uftrace,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,6 +138,7 @@ impl Format {
             Format::Chrome => "profile.chrome.json",
             Format::Perfetto => "profile.pftrace",
             Format::Otlp => "profile.otlp.pb",
+            Format::Uftrace => "uftrace.data",
         }
     }
 
@@ -169,6 +177,9 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
+    if format == Format::Uftrace {
+        return uftrace::run(&arguments);
+    }
     if arguments.output() == Path::new("-") && format.is_binary() && io::stdout().is_terminal() {
         bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
     }
@@ -270,6 +281,7 @@ impl Export<'_> {
             Format::Perfetto => write_perfetto(&source, out)?,
             Format::Otlp => write_otlp(&source, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
+            Format::Uftrace => bail!("a profile has no calls for uftrace"),
         };
         exported.check(&self.only.profile)?;
         Ok(exported)

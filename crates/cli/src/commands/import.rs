@@ -1,5 +1,7 @@
 //! `dioptra import`.
 
+mod uftrace;
+
 use super::profiles::is_stdin;
 use crate::exit::Exit;
 use crate::output::say;
@@ -20,12 +22,13 @@ Examples:
   dioptra import cpu.pb.gz -o cpu.perf.data && dioptra report -i cpu.perf.data
   dioptra import stacks.folded -o stacks.perf.data       collapsed stacks, as flamegraph.pl reads them
   dioptra import stacks.folded -e cpu-clock -o stacks.perf.data
-  perf script | dioptra import - -o script.perf.data     a recording of another machine as text")]
+  perf script | dioptra import - -o script.perf.data     a recording of another machine as text
+  dioptra import uftrace.data -o dioptra.trace           a trace of uftrace's; then: dioptra trace replay")]
 pub struct Arguments {
-    /// The profile, compressed with gzip or not; `-` is standard input
+    /// The profile, compressed with gzip or not; `-` is standard input. Or uftrace's directory
     #[arg(value_name = "FILE")]
     input: PathBuf,
-    /// The perf.data file to write
+    /// The perf.data file to write; for uftrace's directory, that of the trace
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The profile's format [default: found out by its content]
@@ -49,20 +52,28 @@ enum Format {
     Pprof,
     /// The text that perf script prints
     PerfScript,
+    /// A directory that uftrace has recorded
+    Uftrace,
 }
 
-impl From<Format> for ImportFormat {
-    fn from(format: Format) -> ImportFormat {
-        match format {
-            Format::Collapsed => ImportFormat::Collapsed,
-            Format::Pprof => ImportFormat::Pprof,
-            Format::PerfScript => ImportFormat::PerfScript,
+impl Format {
+    /// Returns the format of a profile; `None` for a trace.
+    fn of_profile(self) -> Option<ImportFormat> {
+        match self {
+            Format::Collapsed => Some(ImportFormat::Collapsed),
+            Format::Pprof => Some(ImportFormat::Pprof),
+            Format::PerfScript => Some(ImportFormat::PerfScript),
+            Format::Uftrace => None,
         }
     }
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let input = &arguments.input;
+    let is_uftrace = arguments.from == Some(Format::Uftrace);
+    if is_uftrace || arguments.from.is_none() && !is_stdin(input) && input.is_dir() {
+        return uftrace::run(input, &arguments.output);
+    }
     let profile = match is_stdin(input) {
         true => {
             let mut profile = Vec::new();
@@ -72,7 +83,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         false => fs::read(input).with_context(|| format!("reading {}", input.display()))?,
     };
     let options = ImportOptions {
-        format: arguments.from.map(ImportFormat::from),
+        format: arguments.from.and_then(Format::of_profile),
         event: arguments.event.clone(),
         first_is_function: arguments.no_thread_names,
         thread_name: thread_name(input),

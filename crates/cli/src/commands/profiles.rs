@@ -61,6 +61,13 @@ impl Selection {
         &self.tid
     }
 
+    /// Returns the first option that was given to choose samples.
+    pub fn given(&self) -> Option<&'static str> {
+        let threads = (!self.tid.is_empty()).then_some("--tid");
+        let time = self.time.is_some().then_some("--time");
+        self.only_for_samples().or(threads).or(time)
+    }
+
     /// Returns the first option given that chooses something of samples which calls do not have.
     pub fn only_for_samples(&self) -> Option<&'static str> {
         let given = [

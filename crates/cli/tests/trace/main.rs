@@ -1,6 +1,7 @@
 //! `dioptra trace`: what its readers show.
 
 mod damage;
+mod exchange;
 mod exports;
 mod full;
 mod made;

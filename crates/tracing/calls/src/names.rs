@@ -111,7 +111,7 @@ impl<'t> FunctionNames<'t> {
             let raw = self.library_call(&entry);
             return self.styled(&dioptra_symbols::demangle(&raw), &raw);
         }
-        if let Some((full, raw)) = self.symbol(&entry) {
+        if let Some((full, raw)) = self.symbol(function, &entry) {
             return self.styled(&full, raw);
         }
         if entry.kind == FunctionKind::None {
@@ -149,7 +149,9 @@ impl<'t> FunctionNames<'t> {
         let entry = self.trace.function(function);
         match entry.kind {
             FunctionKind::LibraryCall => is_cpp(&self.library_call(&entry)),
-            _ => self.symbol(&entry).is_some_and(|(_, raw)| is_cpp(raw)),
+            _ => self
+                .symbol(function, &entry)
+                .is_some_and(|(_, raw)| is_cpp(raw)),
         }
     }
 
@@ -159,9 +161,12 @@ impl<'t> FunctionNames<'t> {
     }
 
     /// Returns the demangled name and the name in the symbol table.
-    fn symbol(&self, entry: &FunctionEntry) -> Option<(Cow<'_, str>, &str)> {
+    fn symbol(&self, function: u32, entry: &FunctionEntry) -> Option<(Cow<'_, str>, &str)> {
         if entry.kind != FunctionKind::Function {
             return None;
+        }
+        if let Some(name) = self.trace.stated_name(function) {
+            return Some((dioptra_symbols::demangle(name), name));
         }
         let function = self
             .symbols(entry.module)?
@@ -180,7 +185,7 @@ impl<'t> FunctionNames<'t> {
                     full => (Cow::Owned(full), Some(raw)),
                 }
             }
-            _ => match self.symbol(&entry) {
+            _ => match self.symbol(function, &entry) {
                 Some((full, raw)) if full == raw => (full, None),
                 Some((full, raw)) => (full, Some(Cow::Borrowed(raw))),
                 None => (Cow::Borrowed(self.get(function)), None),

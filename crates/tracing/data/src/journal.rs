@@ -81,6 +81,14 @@ pub enum JournalEntry {
         /// The counts by function.
         functions: Vec<FunctionCounts>,
     },
+    /// Names of functions that the trace's source states, as in the module's symbol table. They are preferred to
+    /// those of the module's file.
+    Named {
+        /// The id of the function that has the first name; the others follow.
+        first: u32,
+        /// The names.
+        names: Vec<String>,
+    },
     /// The command ended.
     End {
         /// The time.

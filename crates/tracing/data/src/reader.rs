@@ -151,6 +151,8 @@ pub struct Trace {
     untraced: Vec<String>,
     sampled: Vec<SampledFunctions>,
     counted: BTreeMap<(u32, u32), (u64, u64)>,
+    /// The stated names of functions, by the id of the first function of each run.
+    named: BTreeMap<u32, Vec<String>>,
     functions: Vec<FunctionEntry>,
     names: Vec<u8>,
     records: Option<Mapped>,
@@ -184,6 +186,7 @@ impl Trace {
             untraced: Vec::new(),
             sampled: Vec::new(),
             counted: BTreeMap::new(),
+            named: BTreeMap::new(),
             functions: Vec::new(),
             names: read_or_empty(&folder.join(NAMES))?,
             records: map(&folder.join(RECORDS))?,
@@ -281,6 +284,12 @@ impl Trace {
         let start = usize::try_from(entry.place).ok()?;
         self.names
             .get(start..start.checked_add(entry.size as usize)?)
+    }
+
+    /// Returns the name of a function in its module's symbol table, if the trace states it.
+    pub fn stated_name(&self, id: u32) -> Option<&str> {
+        let (first, names) = self.named.range(..=id).next_back()?;
+        names.get((id - first) as usize).map(String::as_str)
     }
 
     /// Returns the streams in the order of their numbers.
@@ -509,6 +518,7 @@ impl Trace {
                     sum.1 = sum.1.saturating_add(counts.shown);
                 }
             }
+            JournalEntry::Named { first, names } => _ = self.named.insert(first, names),
             JournalEntry::End { time, pid, status } => {
                 let process = self.processes.iter_mut().rev().find(|p| p.pid == pid);
                 if let Some(process) = process {

@@ -90,7 +90,7 @@ impl TraceWriter {
             move |source| TraceWriteError {
                 path,
                 source,
-                remedy: "give another directory with -d",
+                remedy: "give another directory",
             }
         };
         let mut place = TentativeDirectory::of(folder);
