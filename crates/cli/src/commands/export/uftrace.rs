@@ -21,7 +21,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         );
     }
     if let Some(option) = arguments.calls.given() {
-        bail!("{option}: --to uftrace writes all calls, for uftrace's own filters; leave it out");
+        bail!(
+            "{option}: --to uftrace writes all calls, and uftrace has filters of its own; leave it out"
+        );
     }
     if arguments.no_inline || arguments.value != StackValue::Weight {
         bail!(
