@@ -44,6 +44,7 @@ pub use import::{
 };
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;
+pub use paths::{PathId, PathNode, Paths};
 pub use pprof::write_pprof;
 pub use source::{Source, Value};
 pub use speedscope::write_speedscope;

@@ -17,6 +17,7 @@ mod profiles;
 pub mod record;
 pub mod report;
 mod shown;
+pub mod store;
 pub mod sum;
 pub mod top;
 pub mod trace;
