@@ -150,9 +150,17 @@ fn properties() -> WriterProperties {
         // Texts of any length would be cut in the middle of a character.
         .set_statistics_truncate_length(None)
         .set_column_index_truncate_length(None);
-    for column in ["objects", "totals", "warnings", "command", "frames.list.element", "function_ids.list.element"] {
-        properties =
-            properties.set_column_statistics_enabled(ColumnPath::from(column.split('.').map(str::to_owned).collect::<Vec<_>>()), EnabledStatistics::None);
+    for column in [
+        "objects",
+        "totals",
+        "warnings",
+        "command",
+        "frames.list.element",
+        "function_ids.list.element",
+    ] {
+        let parts: Vec<String> = column.split('.').map(str::to_owned).collect();
+        let path = ColumnPath::from(parts);
+        properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
     }
     properties.build()
 }

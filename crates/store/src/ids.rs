@@ -1,4 +1,7 @@
-//! Ids: 32 hexadecimal digits that derive from content, so that a thing has the same id on every machine.
+//! Ids: hexadecimal digits that derive from content, so that a thing has the same id on every machine.
+//!
+//! Profiles and imports have 32 digits. Functions, modules and stacks have 20, since their ids are most of a store's
+//! bytes: among a hundred million functions two share an id with a probability of 4 in 10⁹.
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -48,9 +51,14 @@ impl Hasher {
         self.number(number.unwrap_or_default());
     }
 
-    /// Returns the id.
+    /// Returns the id of a profile or an import.
     pub(crate) fn id(self) -> String {
         hexadecimal(&self.0.finalize()[..16])
+    }
+
+    /// Returns the id of a function, a module or a stack.
+    pub(crate) fn short_id(self) -> String {
+        hexadecimal(&self.0.finalize()[..10])
     }
 }
 

@@ -9,8 +9,8 @@
 //! however often it is added.
 //!
 //! **Invariant:** a profile is there if and only if its object in `profiles` is. That object is written last, if there is
-//! none, and names all others. Objects that no profile names are left by writers that were interrupted; no view shows
-//! their rows, and [`Store::gc`] deletes them.
+//! none, and names all others. Writers that were interrupted leave objects that no profile names; no view
+//! shows their rows, and [`Store::gc`] deletes them.
 
 mod columns;
 mod content;

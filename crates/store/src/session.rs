@@ -33,8 +33,8 @@ pub struct Answer {
 }
 
 impl Session {
-    /// Makes a session over a store. It has the tables of [`crate::schema`] as `store_…`, the views of [`crate::views`],
-    /// and the function `stack_contains(frames, 'name')`.
+    /// Makes a session over a store: the tables of [`crate::schema`] as `store_…`, the views of [`crate::views`], and
+    /// the function `stack_contains(frames, 'name')`.
     ///
     /// # Errors
     /// The store's place is no place of objects.

@@ -14,6 +14,8 @@ fn totals_are_those_of_the_report() {
         ("inline", &["-g"]),
         ("shares", &[]),
         ("threads", &["-g", "-z"]),
+        // Functions that are inlined in one place and called in another.
+        ("shares", &["-g", "-a"]),
     ] {
         let recording = or_skip!(Recording::of(program, &[], options));
         let store = recording.store();

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 Examples:
   dioptra store add perf.data --to profiles
   dioptra store add *.data --to profiles --service web --host node-7
-  dioptra store add perf.data --to s3://bucket/profiles         keys and server from AWS_ACCESS_KEY_ID, AWS_ENDPOINT …")]
+  dioptra store add perf.data --to s3://bucket/profiles    keys and server from AWS_ACCESS_KEY_ID, AWS_ENDPOINT …")]
 pub struct Arguments {
     /// Recordings of `dioptra record` or `perf record`
     #[arg(required = true, value_name = "FILE")]

@@ -20,7 +20,7 @@ Examples:
   dioptra query --store profiles top-functions --since 7d --group-by service
   dioptra query --store profiles regressions --from 2026-11-01 --to 2026-11-02
   dioptra query --store profiles flame --service web | flamegraph.pl > web.svg
-  dioptra query --store profiles \"SELECT host, sum(weight) FROM samples WHERE stack_contains(frames, 'parse') GROUP BY host\"
+  dioptra query --store profiles \"SELECT sum(weight) FROM samples WHERE stack_contains(frames, 'parse')\"
   dioptra query --store profiles --format parquet -o hot.parquet 'SELECT * FROM samples LIMIT 1000'
   dioptra query --show-views                     the SQL of the views, for other engines
 
@@ -221,8 +221,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if let Some(Question::Regressions(_)) = &arguments.question {
         eprintln!(
-            "# shares of each side's whole, in percent; * ** ***: at most 5 %, 1 %, 0.1 % of the rows so marked are there \
-             by chance of sampling; runs differ by more than that"
+            "# shares of each side's whole, in percent; * ** ***: at most 5 %, 1 %, 0.1 % of the rows so marked \
+             are there by chance of sampling; runs differ by more than that"
         );
     }
     Ok(ExitCode::SUCCESS)

@@ -55,7 +55,7 @@ impl<'a> Functions<'a> {
         hash.text(&module.id);
         hash.text(&name.name);
         hash.optional(file);
-        let id = hash.id();
+        let id = hash.short_id();
         // Where a function was inlined and where it was not, it is the same function.
         if self.written.insert(id.clone()) {
             self.function_rows.push(&[
@@ -115,7 +115,7 @@ impl<'a> Functions<'a> {
             }
         }
         let known = KnownModule {
-            id: hash.id(),
+            id: hash.short_id(),
             name: match made_at_run_time {
                 true => RUN_TIME.to_owned(),
                 false => module.label.clone(),

@@ -10,7 +10,7 @@ use dioptra_export::{PathId, Paths, Source};
 use dioptra_profile::{FunctionId, LoggedSample, SampleKeyId, StackId, Stacks};
 use dioptra_report::unit_of;
 use dioptra_tables::Unit;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The rows of a profile, and what is known of them.
 pub(super) struct Written {
@@ -59,6 +59,8 @@ struct Writer<'a> {
     functions: Functions<'a>,
     /// By path: the id of the written stack.
     stack_ids: HashMap<PathId, String>,
+    /// The ids of written stacks. Paths that differ only in whether a function was inlined are one stack.
+    written: HashSet<String>,
     stack_rows: Rows,
     sample_rows: Rows,
     keys: Vec<KeyParts>,
@@ -76,6 +78,7 @@ pub(super) fn write(source: &Source<'_>) -> Result<Written, StoreError> {
         paths: Paths::of(source),
         functions: Functions::new(source.profile, source.names),
         stack_ids: HashMap::new(),
+        written: HashSet::new(),
         stack_rows: Rows::new(Table::Stacks),
         sample_rows: Rows::new(Table::Samples),
         keys: keys.map(|key| key_parts(source, key)).collect(),
@@ -186,7 +189,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a stack, and returns its id.
+    /// Writes a stack unless it is there, and returns its id.
     fn stack(&mut self, path: PathId) -> String {
         let mut functions: Vec<FunctionId> = Vec::new();
         self.paths.functions(path, &mut functions);
@@ -200,7 +203,10 @@ impl Writer<'_> {
         let names: Vec<&str> = functions.iter().map(|id| known.name(*id)).collect();
         let mut hash = Hasher::new("stack");
         ids.iter().for_each(|id| hash.text(id));
-        let id = hash.id();
+        let id = hash.short_id();
+        if !self.written.insert(id.clone()) {
+            return id;
+        }
         let innermost = functions.first();
         self.stack_rows.push(&[
             Value::Text(&id),

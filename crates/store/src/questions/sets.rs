@@ -62,7 +62,8 @@ fn condition(text: &str) -> Result<String, StoreError> {
         return Ok(format!("profile_id LIKE {}", quoted(&format!("{text}%"))));
     }
     Err(StoreError::Question(format!(
-        "{text:?} names no samples; give a DATE, DATE..DATE, 6 or more digits of a profile's id, service=NAME or host=NAME"
+        "{text:?} names no samples; give a DATE, DATE..DATE, 6 or more digits of a profile's id, service=NAME or \
+         host=NAME"
     )))
 }
 

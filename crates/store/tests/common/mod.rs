@@ -93,7 +93,7 @@ impl Recording {
     pub fn report(&self) -> Totals {
         let report = checked(
             Command::new(dioptra().unwrap_or_else(|skip| panic!("{skip:?}")))
-                .args(["report", "-i", word(&self.file), "--format", "json"]),
+                .args(["report", "--inline", "-i", word(&self.file), "--format", "json"]),
         );
         let report: Value = serde_json::from_str(&text(&report)).unwrap();
         let columns = report["columns"].as_array().unwrap();
