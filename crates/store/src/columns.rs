@@ -95,7 +95,8 @@ impl Rows {
                     self.hash.bytes(&number.to_bits().to_le_bytes());
                 }
                 (Column::Texts(column), Value::Texts(texts)) => {
-                    self.hash.number(i64::try_from(texts.len()).unwrap_or(i64::MAX));
+                    self.hash
+                        .number(i64::try_from(texts.len()).unwrap_or(i64::MAX));
                     for text in *texts {
                         column.values().append_value(text);
                         self.hash.text(text);

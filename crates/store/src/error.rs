@@ -13,7 +13,9 @@ pub enum StoreError {
         place: String,
     },
     /// The store was written by another version of this program.
-    #[error("{place}: the store's schema is version {found}, and this program knows version {known}")]
+    #[error(
+        "{place}: the store's schema is version {found}, and this program knows version {known}"
+    )]
     Version {
         /// The place.
         place: String,
@@ -56,7 +58,9 @@ pub enum StoreError {
         offset: u64,
     },
     /// A value is too large for a signed number of 64 bits.
-    #[error("{column}: {value} is too large for the store, whose largest number is 9223372036854775807")]
+    #[error(
+        "{column}: {value} is too large for the store, whose largest number is 9223372036854775807"
+    )]
     LargeValue {
         /// The column.
         column: &'static str,
@@ -64,7 +68,9 @@ pub enum StoreError {
         value: u64,
     },
     /// The written rows don't add up to the profile's total.
-    #[error("{event}: the rows' {value} add up to {written}, and the profile has {total}; this is an error of dioptra")]
+    #[error(
+        "{event}: the rows' {value} add up to {written}, and the profile has {total}; this is an error of dioptra"
+    )]
     Total {
         /// The event.
         event: String,
@@ -88,7 +94,9 @@ pub enum StoreError {
         wanted: String,
     },
     /// An object of a profile is missing or has another size, and this machine's names differ from those in the store.
-    #[error("{object}: missing or damaged, and the recording has other names on this machine than where it was added")]
+    #[error(
+        "{object}: missing or damaged, and the recording has other names on this machine than where it was added"
+    )]
     NotRepairable {
         /// The object.
         object: String,

@@ -74,7 +74,8 @@ impl Labels {
 
 /// Checks that a label can be the name of a folder in every engine.
 pub(crate) fn check_label(label: &'static str, value: &str) -> Result<(), StoreError> {
-    let is_plain = |character: char| character.is_ascii_alphanumeric() || "._-+".contains(character);
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "._-+".contains(character);
     match !value.is_empty() && value.len() <= 200 && value.chars().all(is_plain) {
         true => Ok(()),
         false => Err(StoreError::Label {
@@ -129,7 +130,11 @@ pub(crate) fn date_of_days(days: i64) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
@@ -157,7 +162,15 @@ mod tests {
             assert_eq!(date_of(seconds * 1_000_000_000), date);
             assert_eq!(days_of(date), Some(seconds / 86_400), "{date}");
         }
-        for wrong in ["2026-02-29", "2026-13-01", "2026-1-1", "yesterday", "2026-00-10", "2026-04-31", ""] {
+        for wrong in [
+            "2026-02-29",
+            "2026-13-01",
+            "2026-1-1",
+            "yesterday",
+            "2026-00-10",
+            "2026-04-31",
+            "",
+        ] {
             assert!(check_date(wrong).is_err(), "{wrong}");
         }
     }

@@ -47,8 +47,7 @@ pub fn write_answer(
         }
         OutputFormat::Json => {
             let builder = arrow::json::WriterBuilder::new().with_explicit_nulls(true);
-            let mut writer =
-                builder.build::<_, arrow::json::writer::JsonArray>(&mut *out);
+            let mut writer = builder.build::<_, arrow::json::writer::JsonArray>(&mut *out);
             for batch in &answer.batches {
                 writer.write(batch)?;
             }
@@ -119,10 +118,7 @@ fn write_text(answer: &Answer, out: &mut dyn Write) -> Result<(), StoreError> {
             rows.push(cells.collect());
         }
     }
-    let heads: Vec<String> = fields
-        .iter()
-        .map(|field| escape(field.name()))
-        .collect();
+    let heads: Vec<String> = fields.iter().map(|field| escape(field.name())).collect();
     let widths: Vec<usize> = (0..heads.len())
         .map(|column| {
             let cells = rows.iter().map(|row| display_width(&row[column]));

@@ -180,10 +180,7 @@ impl StoredProfile {
                 .map_err(|error| broken(error.to_string()))?,
         };
         if object_of(&profile.profile_id) != name {
-            return Err(broken(format!(
-                "holds the profile {}",
-                profile.profile_id
-            )));
+            return Err(broken(format!("holds the profile {}", profile.profile_id)));
         }
         Ok(profile)
     }

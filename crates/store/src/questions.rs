@@ -81,7 +81,10 @@ impl Chosen {
                 let there: Vec<&str> = events.iter().map(|(event, _)| &**event).collect();
                 return Err(StoreError::Question(match there.is_empty() {
                     true => "there are no samples that meet the conditions".to_owned(),
-                    false => format!("there are no samples of {wanted}, but of {}", there.join(", ")),
+                    false => format!(
+                        "there are no samples of {wanted}, but of {}",
+                        there.join(", ")
+                    ),
                 }));
             }
             None => match events.first() {

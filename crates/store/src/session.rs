@@ -81,8 +81,8 @@ impl Session {
                     .map_err(|error: url::ParseError| wrong(error.to_string()))?
             }
         };
-        let mut options = ListingOptions::new(Arc::new(ParquetFormat::default()))
-            .with_file_extension(".parquet");
+        let mut options =
+            ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
         if table != Table::Profiles {
             let partitions = ["date", "service", "host"];
             let partitions = partitions.map(|name| (name.to_owned(), DataType::Utf8));

@@ -94,9 +94,7 @@ impl Storage {
             Storage::Remote(remote) => {
                 let options = PutOptions::from(PutMode::Create);
                 let path = remote.path(name);
-                let put = remote
-                    .store
-                    .put_opts(&path, bytes.to_vec().into(), options);
+                let put = remote.store.put_opts(&path, bytes.to_vec().into(), options);
                 match remote.runtime.block_on(put) {
                     Ok(_) => Ok(true),
                     Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
@@ -218,7 +216,9 @@ impl Remote {
         let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
         let bucket = bucket.ok_or_else(|| wrong("names no bucket".to_owned()))?;
         // Regions, keys and the server come from AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT and their like.
-        let store = AmazonS3Builder::from_env().with_bucket_name(bucket).build()?;
+        let store = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .build()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -309,7 +309,9 @@ fn list_below(root: &Path, folder: &str, listed: &mut Vec<Listed>) -> Result<(),
             listed.push(Listed {
                 name,
                 bytes: metadata.len(),
-                written: metadata.modified().map_err(StoreError::file(entry.path()))?,
+                written: metadata
+                    .modified()
+                    .map_err(StoreError::file(entry.path()))?,
             });
         }
     }

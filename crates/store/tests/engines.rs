@@ -61,7 +61,14 @@ fn same_answers(module: &str, script: &str) {
     let two = or_skip!(Recording::of("inline", &["100"], &["-g"]));
     let store = one.store();
     one.add_to(&store);
-    run(["add", common::word(&two.file), "--to", &store, "--host", "123"]);
+    run([
+        "add",
+        common::word(&two.file),
+        "--to",
+        &store,
+        "--host",
+        "123",
+    ]);
     // The rows of a profile that is not there must not count.
     let orphan = or_skip!(Recording::of("shares", &["50"], &["-g"]));
     let kept = common::files_below(&std::path::Path::new(&store).join("profiles"));

@@ -42,7 +42,14 @@ impl Server {
         let port = free.local_addr().unwrap().port();
         drop(free);
         let process = Command::new(python)
-            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
+            .args([
+                "-m",
+                "moto.server",
+                "-H",
+                "127.0.0.1",
+                "-p",
+                &port.to_string(),
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -114,7 +121,9 @@ fn a_bucket_is_a_store() {
     }
     for store in [STORE, other] {
         let run = |words: &[&str]| {
-            text(&checked(server.command().args(words).args(["--store", store])))
+            text(&checked(
+                server.command().args(words).args(["--store", store]),
+            ))
         };
         let list = run(&["list"]);
         assert!(list.ends_with("# 1 profile\n"), "{list}");

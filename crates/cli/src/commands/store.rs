@@ -29,7 +29,11 @@ The program dioptra-store does the work. It lies beside dioptra or on PATH:
 )]
 pub struct StoreArguments {
     /// The words for dioptra-store: add, list, gc or verify, and their options
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "WORDS"
+    )]
     words: Vec<OsString>,
 }
 
@@ -48,7 +52,11 @@ The program dioptra-store does the work. It lies beside dioptra or on PATH:
 )]
 pub struct QueryArguments {
     /// The words for dioptra-store: SQL or a question, and options
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "WORDS"
+    )]
     words: Vec<OsString>,
 }
 

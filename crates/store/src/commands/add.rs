@@ -116,7 +116,11 @@ fn add(store: &Store, file: &PathBuf, options: &ReadOptions) -> anyhow::Result<(
     if added.how != How::Added {
         return Ok(());
     }
-    for warning in profile.warnings.iter().flat_map(|warnings| warnings.lines()) {
+    for warning in profile
+        .warnings
+        .iter()
+        .flat_map(|warnings| warnings.lines())
+    {
         eprintln!("# {}", escape(warning));
     }
     if !added.lost.is_empty() {

@@ -21,7 +21,9 @@ pub struct Arguments {
 /// Lists the profiles.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let profiles = Store::open(&arguments.store)?.profiles()?;
-    let heads = ["profile", "date", "service", "host", "samples", "events", "command"];
+    let heads = [
+        "profile", "date", "service", "host", "samples", "events", "command",
+    ];
     let mut rows = vec![heads.map(str::to_owned)];
     for profile in &profiles {
         let events: Vec<&str> = profile.totals.iter().map(|total| &*total.event).collect();

@@ -54,7 +54,15 @@ mod tests {
     fn times_have_units() {
         assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
-        for wrong in ["", "7", "d", "-1d", "1w", "99999999999999999999d", "18446744073709551615d"] {
+        for wrong in [
+            "",
+            "7",
+            "d",
+            "-1d",
+            "1w",
+            "99999999999999999999d",
+            "18446744073709551615d",
+        ] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

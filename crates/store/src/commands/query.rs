@@ -25,7 +25,10 @@ Examples:
   dioptra query --show-views                     the SQL of the views, for other engines
 
 Views: profiles, samples, stacks, functions, modules. docs/store.md describes their columns.")]
-#[command(args_conflicts_with_subcommands = false, subcommand_precedence_over_arg = true)]
+#[command(
+    args_conflicts_with_subcommands = false,
+    subcommand_precedence_over_arg = true
+)]
 pub struct Arguments {
     /// A query in SQL
     #[arg(value_name = "SQL")]

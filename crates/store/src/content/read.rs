@@ -6,9 +6,7 @@ use crate::labels::{ChosenLabels, Labels, UNKNOWN, check_label, date_of};
 use dioptra_export::{Lost, LostKind, Origin, Source};
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::SampleType;
-use dioptra_profile::{
-    DebugInfoWanted, KernelSamples, LoadOptions, LoadPlan, Names, Profile,
-};
+use dioptra_profile::{DebugInfoWanted, KernelSamples, LoadOptions, LoadPlan, Names, Profile};
 use dioptra_report::profile_facts;
 use dioptra_symbols::SymbolOptions;
 use dioptra_tables::{Severity, escape};
@@ -79,7 +77,9 @@ pub(crate) fn read(
     let written = rows::write(&source)?;
     let first = profile.first_time();
     let start_ns = first.and_then(|first| origin.wall_clock(first));
-    let start_ns = start_ns.map(|start| signed("start_ns", start)).transpose()?;
+    let start_ns = start_ns
+        .map(|start| signed("start_ns", start))
+        .transpose()?;
     let facts = profile_facts(&profile, &names, &events);
     let mut warnings: Vec<String> = facts
         .iter()
@@ -190,7 +190,10 @@ fn lost(source: &Source<'_>, has_windows: bool) -> Vec<String> {
         .map(|event| profile.events()[event].total().samples)
         .sum();
     if aside > 0 {
-        lost.push(format!("{} that do not show where time went", samples(aside)));
+        lost.push(format!(
+            "{} that do not show where time went",
+            samples(aside)
+        ));
     }
     if has_windows {
         lost.push("the counters of windows".to_owned());

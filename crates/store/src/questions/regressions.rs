@@ -200,7 +200,10 @@ fn answer(changes: &[Change]) -> Result<Answer, StoreError> {
         ("error", numbers(2, &|change| change.error)),
         ("z", numbers(2, &|change| change.z)),
         ("q", numbers(6, &|change| change.q)),
-        ("significance", texts(&|change| significance(change.q).to_owned())),
+        (
+            "significance",
+            texts(&|change| significance(change.q).to_owned()),
+        ),
     ])?;
     Ok(Answer {
         schema: batch.schema(),

@@ -80,7 +80,14 @@ mod tests {
             "date BETWEEN '2026-11-01' AND '2026-11-07' AND service = 'web'"
         );
         assert_eq!(sql("0123abcd"), "profile_id LIKE '0123abcd%'");
-        for wrong in ["", "2026-02-30", "0123", "color=red", "x' OR true", "2026-11-01.."] {
+        for wrong in [
+            "",
+            "2026-02-30",
+            "0123",
+            "color=red",
+            "x' OR true",
+            "2026-11-01..",
+        ] {
             assert!(SampleSet::parse(wrong).is_err(), "{wrong}");
         }
     }

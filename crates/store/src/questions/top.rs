@@ -16,7 +16,15 @@ pub struct TopOptions {
 }
 
 /// The columns by which functions can be grouped.
-pub const GROUPS: [&str; 7] = ["service", "host", "date", "process", "comm", "cpu", "profile_id"];
+pub const GROUPS: [&str; 7] = [
+    "service",
+    "host",
+    "date",
+    "process",
+    "comm",
+    "cpu",
+    "profile_id",
+];
 
 /// Returns the functions that ran in the most samples, by group: `function`, `module`, `samples`, `weight`, and
 /// `percent` of the group's weight. Also returns the event.

@@ -92,12 +92,23 @@ impl Recording {
     /// Returns the sums that `dioptra report` shows of the recording's only event.
     pub fn report(&self) -> Totals {
         let report = checked(
-            Command::new(dioptra().unwrap_or_else(|skip| panic!("{skip:?}")))
-                .args(["report", "--inline", "-i", word(&self.file), "--format", "json"]),
+            Command::new(dioptra().unwrap_or_else(|skip| panic!("{skip:?}"))).args([
+                "report",
+                "--inline",
+                "-i",
+                word(&self.file),
+                "--format",
+                "json",
+            ]),
         );
         let report: Value = serde_json::from_str(&text(&report)).unwrap();
         let columns = report["columns"].as_array().unwrap();
-        let place = |id: &str| columns.iter().position(|column| column["id"] == id).unwrap();
+        let place = |id: &str| {
+            columns
+                .iter()
+                .position(|column| column["id"] == id)
+                .unwrap()
+        };
         let [samples, weight, module, function] =
             ["samples", "weight", "module", "function"].map(place);
         let mut totals = Totals::new();
