@@ -7,6 +7,7 @@ use arrow::array::{
     ArrayRef, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringArray, StringBuilder,
 };
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
@@ -133,7 +134,7 @@ impl Rows {
         }
         let batch = RecordBatch::try_new(self.table.schema(), arrays)?;
         let mut bytes = Vec::new();
-        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties()))?;
+        let mut writer = ArrowWriter::try_new_with_options(&mut bytes, batch.schema(), options())?;
         writer.write(&batch)?;
         writer.close()?;
         Ok(bytes)
@@ -141,11 +142,15 @@ impl Rows {
 }
 
 /// Returns how Parquet is written: rising times as differences, long texts without statistics.
-fn properties() -> WriterProperties {
+///
+/// Most files are small, so statistics of pages and a copy of the schema in Arrow's own format would be much of them.
+fn options() -> ArrowWriterOptions {
     let level = ZstdLevel::try_new(LEVEL).unwrap_or_default();
     let times = ColumnPath::from("elapsed_ns");
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
         .set_column_dictionary_enabled(times.clone(), false)
         .set_column_encoding(times, Encoding::DELTA_BINARY_PACKED)
         // Texts of any length would be cut in the middle of a character.
@@ -163,5 +168,7 @@ fn properties() -> WriterProperties {
         let path = ColumnPath::from(parts);
         properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
     }
-    properties.build()
+    ArrowWriterOptions::new()
+        .with_properties(properties.build())
+        .with_skip_arrow_metadata(true)
 }

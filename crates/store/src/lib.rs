@@ -5,8 +5,8 @@
 //! [`schema`] states their columns, and [`views`] the SQL that joins them. `Session` (feature `query`) answers SQL and
 //! named questions with DataFusion, embedded.
 //!
-//! Ids derive from content. A function has one id on every machine that runs the same build, and a recording has one id
-//! however often it is added.
+//! Ids derive from content. A function has one id on every machine that runs the same build, and a recording has one
+//! id however often it is added.
 //!
 //! **Invariant:** a profile is there if and only if its object in `profiles` is. That object is written last, if there is
 //! none, and names all others. Writers that were interrupted leave objects that no profile names; no view

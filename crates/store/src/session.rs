@@ -44,7 +44,7 @@ impl Session {
             .build()?;
         let mut config = SessionConfig::new().with_information_schema(true);
         let options = &mut config.options_mut().execution;
-        // Files differ in size and are many.
+        // The folders of partitions lie below a table's folder.
         options.listing_table_ignore_subdirectory = false;
         let context = SessionContext::new_with_config(config);
         let contains = array_has_udf().as_ref().clone();

@@ -56,6 +56,19 @@ fn shares_are_those_of_the_program() {
         let percent = row["percent"].as_f64().unwrap();
         assert!((percent - share).abs() < 5.0, "{row}");
     }
+    let since = |time: &str| {
+        let words = ["query", "--store", &store, "top-functions", "--since", time];
+        common::store_command().args(words).output().unwrap()
+    };
+    let day = since("1d");
+    assert!(
+        day.status.success() && text(&day).contains("sixty"),
+        "{}",
+        text(&day)
+    );
+    let none = since("0s");
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("there are no samples"));
     // Rounds of the three are all that main does.
     let through = |function: &str| {
         let sql = format!(

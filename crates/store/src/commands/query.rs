@@ -9,7 +9,7 @@ use dioptra_store::{
 };
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -167,14 +167,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let store = Store::open(place)?;
     let session = Session::open(&store)?;
-    let mut out: Box<dyn Write + Send> = match to_stdout {
-        true => Box::new(BufWriter::new(std::io::stdout())),
-        false => {
-            let file = File::create(&arguments.output)
-                .with_context(|| arguments.output.display().to_string())?;
-            Box::new(BufWriter::new(file))
-        }
-    };
     let format = match arguments.format {
         Format::Text => OutputFormat::Text,
         Format::Csv => OutputFormat::Csv,
@@ -211,12 +203,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 chosen: asked.filter.chosen()?,
                 samples: asked.samples,
             };
-            let event = flame(&session, &options, &mut out)?;
+            let mut lines = Vec::new();
+            let event = flame(&session, &options, &mut lines)?;
+            let mut out = open(&arguments.output)?;
+            out.write_all(&lines)?;
             out.flush()?;
             eprintln!("# event: {event}");
             return Ok(ExitCode::SUCCESS);
         }
     };
+    let mut out = open(&arguments.output)?;
     write_answer(&answer, format, &mut *out)?;
     out.flush()?;
     if let Some(event) = event {
@@ -229,4 +225,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the file for an answer; `-` is standard output.
+fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(BufWriter::new(std::io::stdout())));
+    }
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    Ok(Box::new(BufWriter::new(file)))
 }
