@@ -126,10 +126,9 @@ pub enum StoreError {
     /// Making a table failed.
     #[error(transparent)]
     Arrow(#[from] arrow::error::ArrowError),
-    /// A query failed.
-    #[cfg(feature = "query")]
-    #[error("{}", first_of(.0))]
-    Query(#[from] datafusion::error::DataFusionError),
+    /// A query failed; the text says why.
+    #[error("{0}")]
+    Query(String),
     /// A question names something that the store does not have, or that is not understood.
     #[error("{0}")]
     Question(String),
@@ -138,10 +137,13 @@ pub enum StoreError {
     Output(#[from] std::io::Error),
 }
 
-/// Returns an error of a query without the wrappers that only matter to the engine's developers.
 #[cfg(feature = "query")]
-fn first_of(error: &datafusion::error::DataFusionError) -> String {
-    error.strip_backtrace()
+impl From<datafusion::error::DataFusionError> for StoreError {
+    fn from(error: datafusion::error::DataFusionError) -> StoreError {
+        // The engine's errors hold their causes in their text.
+        let text = error.strip_backtrace();
+        StoreError::Query(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
 }
 
 impl StoreError {

@@ -319,4 +319,10 @@ fn statements_that_change_things_are_refused() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("dioptra: "));
     }
     assert!(!target.exists());
+    let wrong = common::store_command()
+        .args(["query", "--store", &store, "SELECT nothing FROM samples"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(said.matches("nothing").count(), 1, "{said}");
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use dioptra_store::{ChosenLabels, How, ReadOptions, Store};
 use dioptra_symbols::SymbolOptions;
 use dioptra_tables::escape;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `add`.
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn add(store: &Store, file: &PathBuf, options: &ReadOptions) -> anyhow::Result<()> {
+fn add(store: &Store, file: &Path, options: &ReadOptions) -> anyhow::Result<()> {
     let added = store
         .add(file, options)
         .with_context(|| file.display().to_string())?;
