@@ -1,5 +1,5 @@
-//! The chores of the project: `cargo xtask test`, `fresh`, `bench`, `fuzz`, `soak`, `arm-test`, `pmu-test`, `man`, `deb` and
-//! `publish-check`.
+//! The chores of the project: `cargo xtask test`, `fresh`, `bench`, `fuzz`, `soak`, `store`, `arm-test`, `pmu-test`, `man`,
+//! `deb` and `publish-check`.
 
 mod arm_test;
 mod bench;
@@ -11,6 +11,7 @@ mod page;
 mod pmu_test;
 mod prose;
 mod soak;
+mod store;
 mod test;
 mod tools;
 
@@ -55,6 +56,8 @@ enum Chore {
     },
     /// Trace random programs, and kill traced ones, for a long time
     Soak(soak::Arguments),
+    /// Check and test the store of many profiles, a workspace of its own that takes minutes to build
+    Store,
     /// Trace programs on 64-bit Arm, in a virtual machine, and compare the traces with what the programs say themselves
     ArmTest(arm_test::Arguments),
     /// Check what needs hardware counters, in a virtual machine that emulates them exactly
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Chore::Store => store::run().map(|()| ExitCode::SUCCESS),
         Chore::ArmTest(arguments) => arm_test::run(&arguments),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
         Chore::Man(arguments) => packages::man(&arguments),

@@ -73,6 +73,10 @@ enum Command {
     Dump(Later<commands::dump::Arguments>),
     /// Show profiles in a browser: tables, flame graphs, timelines, source and instructions
     Web(Later<commands::web::Arguments>),
+    /// Keep many profiles in a store of Parquet files: add, list, gc, verify
+    Store(Later<commands::store::StoreArguments>),
+    /// Ask a store of profiles: SQL, top-functions, regressions, flame
+    Query(Later<commands::store::QueryArguments>),
     /// Trace the functions that a command calls, and show the calls
     Trace(Later<Box<commands::trace::Arguments>>),
     /// Check what works on this machine, what does not, and how to mend it
@@ -119,6 +123,8 @@ fn main() -> ExitCode {
         Command::Info(Later(arguments)) => (Exit::Failed, commands::info::run(arguments)),
         Command::Dump(Later(arguments)) => (Exit::Failed, commands::dump::run(arguments)),
         Command::Web(Later(arguments)) => (Exit::Failed, commands::web::run(arguments)),
+        Command::Store(Later(arguments)) => (Exit::Failed, commands::store::run(arguments)),
+        Command::Query(Later(arguments)) => (Exit::Failed, commands::store::run_query(arguments)),
         Command::Trace(Later(arguments)) => (arguments.failure(), commands::trace::run(*arguments)),
         Command::Doctor(Later(arguments)) => (Exit::Failed, commands::doctor::run(arguments)),
         Command::List(Later(arguments)) => (Exit::Failed, commands::list::run(arguments)),

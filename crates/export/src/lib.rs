@@ -59,6 +59,7 @@ pub use import::{
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;
 pub use otlp::write_otlp;
+pub use paths::{PathId, PathNode, Paths};
 pub use perfetto::write_perfetto;
 pub use pprof::write_pprof;
 pub use source::{Source, Value};

@@ -5,25 +5,27 @@ use dioptra_profile::{FunctionId, StackId, Stacks};
 use hashbrown::HashMap;
 
 /// The number of a path in [`Paths`].
-pub(crate) type PathId = u32;
+pub type PathId = u32;
 
 /// A function and the path of its callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PathNode {
+pub struct PathNode {
     /// The path of the callers, whose number is smaller.
     pub parent: PathId,
+    /// The path's innermost function.
     pub function: FunctionId,
 }
 
 /// The paths of all stacks. Path 0 is empty.
-pub(crate) struct Paths {
+pub struct Paths {
     nodes: Vec<PathNode>,
     /// By stack: the path, if the stack's innermost frame executes itself.
     of_stack: Vec<PathId>,
 }
 
 impl Paths {
-    pub(crate) fn of(source: &Source<'_>) -> Paths {
+    /// Finds the paths of all stacks of the source's profile, with inlined functions where they were loaded.
+    pub fn of(source: &Source<'_>) -> Paths {
         let names = source.names;
         let stacks = source.profile.stacks();
         let mut nodes = vec![PathNode {
@@ -70,17 +72,26 @@ impl Paths {
     }
 
     /// Returns the path of a stack with samples.
-    pub(crate) fn of_stack(&self, stack: StackId) -> PathId {
+    ///
+    /// # Panics
+    /// On a stack that is none of the profile.
+    pub fn of_stack(&self, stack: StackId) -> PathId {
         self.of_stack[stack as usize]
     }
 
     /// Returns the innermost function of a path other than the empty one, and the path of its callers.
-    pub(crate) fn get(&self, path: PathId) -> PathNode {
+    ///
+    /// # Panics
+    /// On a number that these paths did not give.
+    pub fn get(&self, path: PathId) -> PathNode {
         self.nodes[path as usize]
     }
 
     /// Writes the functions of a path into `into`, outermost first.
-    pub(crate) fn functions(&self, path: PathId, into: &mut Vec<FunctionId>) {
+    ///
+    /// # Panics
+    /// As [`Paths::get`].
+    pub fn functions(&self, path: PathId, into: &mut Vec<FunctionId>) {
         into.clear();
         let mut at = path;
         while at != 0 {

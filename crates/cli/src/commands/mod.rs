@@ -18,7 +18,7 @@ mod profiles;
 pub mod record;
 pub mod report;
 mod shown;
-mod store;
+pub mod store;
 pub mod sum;
 pub mod top;
 pub mod trace;

@@ -19,7 +19,7 @@ use serde_json::json;
 use status::Status;
 
 pub use beside::report_beside_with_keys;
-pub use test::{adjusted, significance};
+pub use test::{adjusted, significance, two_sided};
 
 /// The quantity by which weights of profiles are divided to compare them.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -50,7 +50,7 @@ pub use counted_metrics::{CountedMetric, CountedMetrics, CountedValue};
 pub use derived::{MetricColumns, metric_unit, push_metric};
 pub use diff::{
     DiffOptions, Normalize, adjusted, diff, diff_with_keys, profile_letter,
-    report_beside_with_keys, significance,
+    report_beside_with_keys, significance, two_sided,
 };
 pub use error::ReportError;
 pub use event_unit::unit_of;

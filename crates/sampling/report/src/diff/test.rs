@@ -1,7 +1,7 @@
 //! The test of whether a difference is larger than chance makes.
 
 /// Returns the probability that a normal variable lies at least `z` standard deviations away from its mean.
-pub(super) fn two_sided(z: f64) -> f64 {
+pub fn two_sided(z: f64) -> f64 {
     if z.is_nan() {
         return f64::NAN;
     }

@@ -1,0 +1,158 @@
+//! The schema: the tables of a store, their columns, and the places of their objects.
+//!
+//! All columns have plain types that every engine reads: text, signed 64-bit integers, doubles, and lists of text.
+//! There are no Arrow dictionaries; Parquet's own dictionary encoding is used.
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use std::sync::Arc;
+
+/// The version of the schema. A change that old readers would misread raises it.
+pub const VERSION: i64 = 1;
+
+/// The object that marks a store and states its version.
+pub(crate) const MARKER: &str = "_dioptra-store.json";
+
+/// The folder of files that are being written, in stores on disk.
+pub(crate) const TEMPORARY: &str = "_tmp";
+
+/// A table of a store: a folder of Parquet files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// A row for each profile. A profile's file is written last: without it the profile is not there.
+    Profiles,
+    /// A row for each sample, or for equal samples where the recording states no times.
+    Samples,
+    /// A row for each call stack of a profile.
+    Stacks,
+    /// A row for each function of a profile.
+    Functions,
+    /// A row for each module of a profile: executables, shared objects, the kernel.
+    Modules,
+}
+
+impl Table {
+    /// The tables whose files are written before the profile's own, in the order of writing.
+    pub const OF_ROWS: [Table; 4] = [
+        Table::Modules,
+        Table::Functions,
+        Table::Stacks,
+        Table::Samples,
+    ];
+
+    /// Returns the table's folder.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Table::Profiles => "profiles",
+            Table::Samples => "samples",
+            Table::Stacks => "stacks",
+            Table::Functions => "functions",
+            Table::Modules => "modules",
+        }
+    }
+
+    /// Returns the columns of the table's files.
+    pub fn schema(self) -> SchemaRef {
+        let columns: &[(&str, Kind)] = match self {
+            Table::Profiles => PROFILES,
+            Table::Samples => SAMPLES,
+            Table::Stacks => STACKS,
+            Table::Functions => FUNCTIONS,
+            Table::Modules => MODULES,
+        };
+        let fields = columns.iter().map(|(name, kind)| kind.field(name));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+}
+
+/// The kinds of columns.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    OptionalText,
+    Integer,
+    OptionalInteger,
+    Double,
+    Texts,
+}
+
+impl Kind {
+    fn field(self, name: &str) -> Field {
+        match self {
+            Kind::Text => Field::new(name, DataType::Utf8, false),
+            Kind::OptionalText => Field::new(name, DataType::Utf8, true),
+            Kind::Integer => Field::new(name, DataType::Int64, false),
+            Kind::OptionalInteger => Field::new(name, DataType::Int64, true),
+            Kind::Double => Field::new(name, DataType::Float64, false),
+            Kind::Texts => Field::new(name, DataType::List(element()), false),
+        }
+    }
+}
+
+/// Returns the field of a list's elements.
+pub(crate) fn element() -> Arc<Field> {
+    Arc::new(Field::new("element", DataType::Utf8, false))
+}
+
+const PROFILES: &[(&str, Kind)] = &[
+    ("profile_id", Kind::Text),
+    ("import_id", Kind::Text),
+    ("date", Kind::Text),
+    ("service", Kind::Text),
+    ("host", Kind::Text),
+    ("start_ns", Kind::OptionalInteger),
+    ("duration_ns", Kind::OptionalInteger),
+    ("samples", Kind::Integer),
+    ("command", Kind::OptionalText),
+    ("kernel", Kind::OptionalText),
+    ("arch", Kind::OptionalText),
+    ("cpu_model", Kind::OptionalText),
+    ("file_bytes", Kind::Integer),
+    ("warnings", Kind::OptionalText),
+    ("totals", Kind::Text),
+    ("objects", Kind::Text),
+    ("schema_version", Kind::Integer),
+];
+
+const SAMPLES: &[(&str, Kind)] = &[
+    ("import_id", Kind::Text),
+    ("event", Kind::Text),
+    ("elapsed_ns", Kind::OptionalInteger),
+    ("pid", Kind::OptionalInteger),
+    ("tid", Kind::OptionalInteger),
+    ("process", Kind::Text),
+    ("comm", Kind::Text),
+    ("cpu", Kind::OptionalInteger),
+    ("stack_id", Kind::Text),
+    ("samples", Kind::Integer),
+    ("weight", Kind::Integer),
+    ("factor", Kind::Double),
+];
+
+const STACKS: &[(&str, Kind)] = &[
+    ("import_id", Kind::Text),
+    ("stack_id", Kind::Text),
+    ("depth", Kind::Integer),
+    ("function_id", Kind::OptionalText),
+    ("function", Kind::OptionalText),
+    ("module", Kind::OptionalText),
+    ("function_ids", Kind::Texts),
+    ("frames", Kind::Texts),
+];
+
+const FUNCTIONS: &[(&str, Kind)] = &[
+    ("import_id", Kind::Text),
+    ("function_id", Kind::Text),
+    ("name", Kind::Text),
+    ("file", Kind::OptionalText),
+    ("module_id", Kind::Text),
+    ("module", Kind::Text),
+];
+
+const MODULES: &[(&str, Kind)] = &[
+    ("import_id", Kind::Text),
+    ("module_id", Kind::Text),
+    ("name", Kind::Text),
+    ("path", Kind::OptionalText),
+    ("build_id", Kind::OptionalText),
+    ("kind", Kind::Text),
+];

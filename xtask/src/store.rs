@@ -1,0 +1,33 @@
+//! `cargo xtask store`: format, lints and tests of the store of many profiles, which is a workspace of its own.
+//!
+//! Its dependencies take minutes to compile, so `cargo xtask test` leaves it out.
+
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::Command;
+
+/// Builds `dioptra`, whose numbers the tests compare with, and checks and tests the store.
+pub fn run() -> Result<()> {
+    let root = crate::root();
+    let store = root.join("crates/store");
+    cargo(&root, &["build", "--package", "dioptra"])?;
+    cargo(&store, &["fmt", "--all", "--check"])?;
+    let lints = ["clippy", "--all-targets", "--", "-D", "warnings"];
+    cargo(&store, &lints)?;
+    // A build without the engine of queries has code that only it compiles.
+    let mut without = vec!["clippy", "--no-default-features", "--lib", "--bins"];
+    without.extend(&lints[2..]);
+    cargo(&store, &without)?;
+    cargo(&store, &["test"])
+}
+
+fn cargo(folder: &Path, words: &[&str]) -> Result<()> {
+    println!("--- cargo {} in {}", words.join(" "), folder.display());
+    let status = Command::new("cargo")
+        .args(words)
+        .current_dir(folder)
+        .status()
+        .context("cargo does not start")?;
+    ensure!(status.success(), "cargo {} failed", words.join(" "));
+    Ok(())
+}
