@@ -48,6 +48,10 @@ impl UploadCommand {
         if let Some(service) = service {
             words.extend(["--service".into(), service.into()]);
         }
+        // A recording that was cut off does not name its machine.
+        if let Ok(host) = fs::read_to_string("/proc/sys/kernel/hostname") {
+            words.extend(["--host".into(), host.trim().into()]);
+        }
         Ok(UploadCommand { words })
     }
 
