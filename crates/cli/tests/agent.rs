@@ -336,6 +336,35 @@ fn a_signal_ends_the_agent_at_any_moment() {
     }
 }
 
+/// `nohup` lets the agent outlive its terminal.
+#[test]
+fn an_agent_under_nohup_survives_hangups() {
+    let bench = Bench::new();
+    let agent = bench.agent(&["--every", "0.05", "-q"]);
+    let mut command = Command::new("nohup");
+    command.arg(agent.get_program()).args(agent.get_args());
+    command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut agent = command.spawn().expect("nohup starts");
+    let wait_for_more = || {
+        let (before, began) = (bench.known(), Instant::now());
+        while bench.known() <= before + 1 && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bench.known() > before
+    };
+    assert!(wait_for_more());
+    for _ in 0..5 {
+        let pid = rustix::process::Pid::from_child(&agent);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("a process");
+        assert!(wait_for_more(), "SIGHUP ended the agent");
+    }
+    end(&mut agent);
+    assert!(agent.wait().expect("a process").success());
+}
+
 #[test]
 fn the_spool_is_bounded() {
     let bench = Bench::new();

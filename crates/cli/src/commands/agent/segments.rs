@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// The longest time to wait before a recording that failed is tried again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The number of different notes that are said.
+const MOST_NOTES: usize = 1000;
 /// The time between two looks at the signals during a pause.
 const LOOKS: Duration = Duration::from_millis(100);
 
@@ -39,7 +41,8 @@ impl Segments {
     /// Records until a signal, the last segment, or the end of the watched processes.
     pub fn record(mut self, uploader: Option<Uploader>) -> anyhow::Result<Exit> {
         let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter();
+        for signal in signals.filter(|signal| *signal != SIGHUP || !hangups_are_ignored()) {
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("receiving signals")?;
         }
         let recovered = self.spool.recover()?;
@@ -181,6 +184,15 @@ impl Segments {
     }
 }
 
+/// Returns whether this process was started with SIGHUP ignored, as by `nohup`; see `proc_pid_status(5)`.
+fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
+}
+
 /// The observer of recordings. It says each note once, and starts the uploads.
 #[derive(Default)]
 pub struct Notes {
@@ -203,7 +215,7 @@ impl Notes {
 impl Observer for Notes {
     fn note(&mut self, note: &RecordNote) {
         let note = remedies::of_record_note(note);
-        if self.said.insert(note.clone()) {
+        if self.said.len() < MOST_NOTES && self.said.insert(note.clone()) {
             say!("{note}");
         }
     }
