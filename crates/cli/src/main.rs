@@ -63,9 +63,9 @@ enum Command {
     Annotate(Later<commands::annotate::Arguments>),
     /// Show ratios of counters for each function, with their intervals, from windows
     Metrics(Later<commands::metrics::Arguments>),
-    /// Write a profile in the format of another tool: pprof, speedscope, Callgrind, flame graph
+    /// Write a profile or a trace in the format of another tool: pprof, Perfetto, flame graph, uftrace
     Export(Later<commands::export::Arguments>),
-    /// Make a profile of another tool's: collapsed stacks, pprof, the text of perf script
+    /// Make a profile or a trace of another tool's: collapsed stacks, pprof, perf script, uftrace
     Import(Later<commands::import::Arguments>),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(Later<commands::info::Arguments>),
