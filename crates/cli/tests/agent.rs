@@ -166,11 +166,11 @@ fn segments_stay_where_nothing_is_uploaded() {
 fn uploads_that_fail_are_tried_again() {
     let bench = Bench::new();
     let folder = bench.folder.path().display();
-    // Two runs of three fail, before or after the first file.
+    // Every second run fails, before or after the first file.
     let script = bench.script(&format!(
         "echo >> {folder}/runs; n=$(wc -l < {folder}/runs)\n\
-         if [ $((n % 3)) = 1 ]; then exit 1; fi\n\
-         if [ $((n % 3)) = 2 ]; then cp \"$1\" {folder}/arrived/; exit 3; fi"
+         if [ $((n % 4)) = 1 ]; then exit 1; fi\n\
+         if [ $((n % 4)) = 3 ]; then cp \"$1\" {folder}/arrived/; exit 3; fi"
     ));
     let script = script.to_str().expect("a path");
     let output = bench.run(&["--every", "0.2", "--segments", "30", "--upload", script]);

@@ -91,9 +91,17 @@ impl Spool {
         fs::rename(&from, &to).with_context(|| format!("renaming {}", from.display()))
     }
 
-    /// Completes the segments that an agent which was killed has left, as far as they can be read.
+    /// Completes the segments that an agent which was killed has left, as far as they can be read. Takes segments back that
+    /// were set aside, since the upload command may be another one now.
     pub fn recover(&self) -> anyhow::Result<Recovered> {
         let mut recovered = Recovered::default();
+        for refused in complete_in(&self.directory.join(REFUSED)).unwrap_or_default() {
+            let to = self
+                .directory
+                .join(refused.path.file_name().unwrap_or_default());
+            let taking = || format!("taking {} back", refused.path.display());
+            fs::rename(&refused.path, to).with_context(taking)?;
+        }
         for path in self.files(UNFINISHED)? {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let name = name.trim_end_matches(UNFINISHED);
@@ -208,6 +216,17 @@ mod tests {
         let deleted = spool.trim().unwrap();
         assert_eq!(deleted.len(), 1);
         assert!(deleted[0].path.ends_with("refused/3.perf.data"));
+    }
+
+    #[test]
+    fn refused_segments_are_tried_again_by_the_next_agent() {
+        let (folder, spool) = spool(100);
+        let segment = folder.path().join("1.perf.data");
+        fs::write(&segment, [0; 10]).unwrap();
+        refuse(&segment).unwrap();
+        assert_eq!(spool.complete().unwrap(), []);
+        assert_eq!(spool.recover().unwrap(), Recovered::default());
+        assert_eq!(spool.complete().unwrap().len(), 1);
     }
 
     #[test]

@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 /// The most segments of one command.
 const BATCH: usize = 16;
-/// The number of times that a segment may be refused while others are taken.
-const STRIKES: u32 = 3;
+/// The number of times that a segment may be refused while others are taken. A network that fails now and then must not
+/// set good segments aside.
+const STRIKES: u32 = 8;
 /// The longest time between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// The time that uploads may take at the agent's end.
