@@ -5,9 +5,11 @@
 //! function give the error, as for a random sample without repetition; a function that occurs in only some of them
 //! counts as 0 in the others. A cluster within another one is a sample within a sample: scaled, it is a part of the
 //! outer one.
+//!
+//! Sums are kept for groups of calls, which callers number: those of a function, of a module, of a thread.
 
 use crate::frames::OpenCalls;
-use crate::statistics::{FunctionTimes, Sampled};
+use crate::statistics::Sampled;
 use crate::view::View;
 use dioptra_filters::{SampleKind, ScaledEstimate};
 use rustc_hash::FxHashMap;
@@ -59,9 +61,9 @@ struct ClusterSums {
     squares: CallSums,
 }
 
-/// The sums of one function.
+/// The sums of one group.
 #[derive(Clone, Copy, Debug, Default)]
-struct SummedFunction {
+struct SummedGroup {
     sums: CallSums,
     sampled: bool,
 }
@@ -69,11 +71,13 @@ struct SummedFunction {
 #[derive(Debug, Default)]
 pub(crate) struct ClusterEstimator {
     frames: OpenCalls<OpenSample>,
-    whole: FxHashMap<u32, SummedFunction>,
+    /// The sums by group.
+    whole: FxHashMap<u32, SummedGroup>,
+    /// The clusters by sampled function.
     roots: FxHashMap<u32, SampledRoot>,
-    /// The sums by sampled function and function.
+    /// The sums by sampled function and group.
     parts: FxHashMap<(u32, u32), ClusterSums>,
-    /// The open clusters, the innermost last: the sums of their functions.
+    /// The open clusters, the innermost last: the sums of their groups.
     open: OpenCalls<FxHashMap<u32, CallSums>>,
 }
 
@@ -133,17 +137,19 @@ impl ClusterEstimator {
         }
     }
 
+    /// Ends the innermost call with its duration and its own time. `groups` are the groups that the call belongs to, each
+    /// with true if no call around it does.
     pub fn leave(
         &mut self,
         (duration, own): (u64, u64),
-        outermost: bool,
+        groups: impl Iterator<Item = (u32, bool)> + Clone,
         entered: bool,
         is_seen: bool,
     ) {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        let sums = match is_seen {
+        let sums = |outermost: bool| match is_seen {
             true => [
                 f64::from(u8::from(entered)),
                 if outermost { duration as f64 } else { 0.0 },
@@ -151,27 +157,33 @@ impl ClusterEstimator {
             ],
             false => [0.0; 3],
         };
-        let whole = self.whole.entry(frame.function).or_default();
-        for (sum, value) in whole.sums.iter_mut().zip(sums) {
-            *sum += value * frame.weight;
+        let root = self.roots.get(&frame.function);
+        let is_chosen = frame.kind != CallRole::Ordinary
+            && root.is_some_and(|root| root.variance > 0.0 || root.is_unknown);
+        for (group, outermost) in groups.clone() {
+            let whole = self.whole.entry(group).or_default();
+            for (sum, value) in whole.sums.iter_mut().zip(sums(outermost)) {
+                *sum += value * frame.weight;
+            }
+            whole.sampled |= frame.weight != 1.0 || is_chosen;
         }
-        whole.sampled |= frame.weight != 1.0;
         let mut cluster = match frame.kind {
             CallRole::Ordinary => {
-                add(self.open.last_mut(), frame.function, sums, 1.0);
+                for (group, outermost) in groups {
+                    add(self.open.last_mut(), group, sums(outermost), 1.0);
+                }
                 return;
             }
             CallRole::Tree => self.open.pop().unwrap_or_default(),
             CallRole::Alone => FxHashMap::default(),
         };
-        if let Some(root) = self.roots.get(&frame.function) {
-            whole.sampled |= root.variance > 0.0 || root.is_unknown;
+        for (group, outermost) in groups {
+            add(Some(&mut cluster), group, sums(outermost), 1.0);
         }
-        add(Some(&mut cluster), frame.function, sums, 1.0);
         let around = self.frames.last().map_or(1.0, |frame| frame.below);
-        for (function, sums) in cluster {
-            add(self.open.last_mut(), function, sums, frame.weight / around);
-            let part = self.parts.entry((frame.function, function)).or_default();
+        for (group, sums) in cluster {
+            add(self.open.last_mut(), group, sums, frame.weight / around);
+            let part = self.parts.entry((frame.function, group)).or_default();
             for (index, value) in sums.into_iter().enumerate() {
                 part.sums[index] += value;
                 part.squares[index] += value * value;
@@ -184,15 +196,16 @@ impl ClusterEstimator {
         self.open.switch(stack);
     }
 
-    /// Returns the estimated sums over all calls of a function; `None` if no part of them is sampled.
-    pub fn estimate(&self, times: &FunctionTimes) -> Option<Sampled> {
-        let whole = self.whole.get(&times.function)?;
+    /// Returns the estimated sums over all calls of a group; `None` if no part of them is sampled. `own` is the function of
+    /// all of its calls, if they have one.
+    pub fn estimate(&self, group: u32, own: Option<u32>) -> Option<Sampled> {
+        let whole = self.whole.get(&group)?;
         if !whole.sampled {
             return None;
         }
         let [calls, total, self_time] = std::array::from_fn(|index| ScaledEstimate {
             value: whole.sums[index].max(0.0),
-            standard_error: self.error(times.function, index),
+            standard_error: self.error(group, own, index),
         });
         Some(Sampled {
             calls,
@@ -201,12 +214,12 @@ impl ClusterEstimator {
         })
     }
 
-    fn error(&self, function: u32, index: usize) -> Option<f64> {
+    fn error(&self, group: u32, own: Option<u32>, index: usize) -> Option<f64> {
         let mut variance = 0.0;
         for (root, known) in &self.roots {
-            if let Some(part) = self.parts.get(&(*root, function)) {
+            if let Some(part) = self.parts.get(&(*root, group)) {
                 let around = known.around / known.clusters as f64;
-                variance += around * known.part_variance(part, index, *root == function)?;
+                variance += around * known.part_variance(part, index, own == Some(*root))?;
             }
         }
         Some(variance.sqrt())
@@ -240,10 +253,10 @@ impl SampledRoot {
     }
 }
 
-/// Adds a function's sums to those of a cluster.
-fn add(cluster: Option<&mut FxHashMap<u32, CallSums>>, function: u32, sums: CallSums, scale: f64) {
+/// Adds a group's sums to those of a cluster.
+fn add(cluster: Option<&mut FxHashMap<u32, CallSums>>, group: u32, sums: CallSums, scale: f64) {
     if let Some(cluster) = cluster {
-        let part = cluster.entry(function).or_default();
+        let part = cluster.entry(group).or_default();
         for (sum, value) in part.iter_mut().zip(sums) {
             *sum += value * scale;
         }

@@ -13,7 +13,7 @@
 //!
 //! A [`View`] shows a part of a trace: chosen threads and filtered calls ([`ViewSelection`]). Its [`ShownCalls`] are
 //! the shown calls of one stream; [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
-//! functions, [`statistics`] sums their times, [`CallPathTree`] sums them by call path.
+//! functions, [`statistics`] sums their times, [`call_groups`] those of threads, modules and others, [`CallPathTree`] sums them by call path.
 
 mod ahead;
 mod choices;
@@ -23,6 +23,7 @@ mod estimate;
 mod filter;
 mod filtered;
 mod frames;
+mod groups;
 mod matching;
 mod merge;
 mod names;
@@ -41,6 +42,7 @@ pub use ahead::{Ahead, ahead};
 pub use durations::Durations;
 pub use filtered::ShownCalls;
 pub use frames::OpenCalls;
+pub use groups::{CallGroup, CallGroups, GroupKey, MOST_LEVELS, call_groups};
 pub use merge::{Merge, Timed};
 pub use names::{Demangle, FunctionNames};
 pub use paths::CallPaths;

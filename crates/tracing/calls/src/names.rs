@@ -230,12 +230,16 @@ impl<'t> FunctionNames<'t> {
     /// Returns the file name of the library that has the function of a library call; `None` if no mapped file has it.
     /// The first call reads the exported symbols of all mapped files.
     pub fn library(&self, function: u32) -> Option<&str> {
+        self.library_path(function)?.rsplit('/').next()
+    }
+
+    /// Returns the path of the library that has the function of a library call, as [`FunctionNames::library`] does.
+    pub fn library_path(&self, function: u32) -> Option<&'t str> {
         let entry = self.trace.function(function);
         let name = self.trace.library_call_name(&entry)?;
         let name = std::str::from_utf8(name).ok()?;
         let libraries = self.libraries.get_or_init(|| self.find_libraries());
-        let path = libraries.get(name)?;
-        path.rsplit('/').next()
+        libraries.get(name).copied()
     }
 
     /// Finds the library of each function that is called as a library's. Files that were mapped first come first, as

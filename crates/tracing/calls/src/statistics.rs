@@ -183,7 +183,7 @@ impl FunctionTimes {
         }
     }
 
-    fn new(function: u32) -> FunctionTimes {
+    pub(crate) fn new(function: u32) -> FunctionTimes {
         FunctionTimes {
             function,
             calls: 0,
@@ -275,7 +275,7 @@ pub fn statistics_with(view: &View<'_>, options: StatisticsOptions) -> Statistic
     }
     if let Some(clusters) = &first.clusters {
         for times in &mut first.times {
-            times.sampled = clusters.estimate(times);
+            times.sampled = clusters.estimate(times.function, Some(times.function));
         }
     }
     // Functions whose calls ended before the view's time are left out.
@@ -293,6 +293,7 @@ pub fn statistics_with(view: &View<'_>, options: StatisticsOptions) -> Statistic
 /// An open call.
 #[derive(Clone, Copy, Debug)]
 struct OpenTimes {
+    function: u32,
     slot: u32,
     outermost: bool,
     entered: bool,
@@ -446,6 +447,7 @@ impl<'t> Worker<'t> {
                 let open = &mut self.open[slot as usize];
                 *open += 1;
                 frames.push(OpenTimes {
+                    function: call.function,
                     slot,
                     outermost: *open == 1,
                     entered: call.entered.is_some(),
@@ -553,7 +555,8 @@ impl<'t> Worker<'t> {
         }
         if let Some(clusters) = &mut self.clusters {
             let times = (duration, own);
-            clusters.leave(times, frame.outermost, frame.entered, is_seen);
+            let group = std::iter::once((frame.function, frame.outermost));
+            clusters.leave(times, group, frame.entered, is_seen);
         }
         if !is_seen {
             return;

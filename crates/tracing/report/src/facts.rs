@@ -287,6 +287,19 @@ pub fn open_calls(view: &View<'_>, open: u64) -> String {
     }
 }
 
+/// The numbers of a table's rows that people must know about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowCounts {
+    /// The number of calls that are open at the end.
+    pub open: u64,
+    /// The number of rows with estimates.
+    pub estimated: usize,
+    /// The number of functions that are sampled by rate.
+    pub skewed: usize,
+    /// The number of functions of which only the slowest calls are shown.
+    pub slowest: usize,
+}
+
 /// Returns the diagnostics of the rows of functions.
 pub fn function_facts(
     view: &View<'_>,
@@ -294,12 +307,29 @@ pub fn function_facts(
     sums: &Statistics,
     rows: &[Row],
 ) -> Facts {
-    let mut facts = call_facts(view.trace(), names, &sums.losses);
-    let open: u64 = sums.functions.iter().map(|times| times.open).sum();
+    let by_rate = |row: &&Row| row.sampling == Some(SampleKind::Rate);
+    let counts = RowCounts {
+        open: sums.functions.iter().map(|times| times.open).sum(),
+        estimated: rows.iter().filter(|row| estimates(row).is_some()).count(),
+        skewed: rows.iter().filter(by_rate).count(),
+        slowest: rows.iter().filter(|row| is_slowest(row)).count(),
+    };
+    row_facts(view, names, &sums.losses, counts)
+}
+
+/// Returns the diagnostics of rows of sums.
+pub(crate) fn row_facts(
+    view: &View<'_>,
+    names: &FunctionNames<'_>,
+    losses: &ViewLosses,
+    counts: RowCounts,
+) -> Facts {
+    let mut facts = call_facts(view.trace(), names, losses);
+    let open = counts.open;
     if open > 0 {
         facts.add(Severity::Info, "open_calls", open_calls(view, open), open);
     }
-    let sampled = rows.iter().filter(|row| estimates(row).is_some()).count();
+    let sampled = counts.estimated;
     if sampled > 0 {
         facts.add(
             Severity::Info,
@@ -308,10 +338,7 @@ pub fn function_facts(
             sampled,
         );
     }
-    let skewed = rows
-        .iter()
-        .filter(|row| row.sampling == Some(SampleKind::Rate))
-        .count();
+    let skewed = counts.skewed;
     if skewed > 0 {
         facts.add(
             Severity::Fallback,
@@ -320,7 +347,7 @@ pub fn function_facts(
             skewed,
         );
     }
-    let slow = rows.iter().filter(|row| is_slowest(row)).count();
+    let slow = counts.slowest;
     if slow > 0 {
         facts.add(
             Severity::Fallback,

@@ -2,13 +2,19 @@
 
 use super::View;
 use crate::StreamWalk;
-use dioptra_tracedata::{Stream, TaskEvent, Trace};
+use dioptra_tracedata::{Stream, TaskEvent, Trace, TracedProcess};
 
 impl<'t> View<'t> {
     /// Returns the name of the thread with index `place`. If it has none, or if its process executed another program
     /// since: the file name of the program to which it belonged.
     pub fn task_name(&self, place: usize) -> &'t str {
         self.task_names.get(place).copied().unwrap_or_default()
+    }
+
+    /// Returns the path of the program to which the thread with index `place` belongs; none if it is not known.
+    pub fn program(&self, place: usize) -> Option<&'t str> {
+        let image = image_of(self.trace, self.streams.get(place)?)?;
+        Some(&image.executable)
     }
 
     /// Returns the name that the thread with index `place` has at a time: the last one that the kernel reported until
@@ -72,17 +78,30 @@ fn stream_of(trace: &Trace, number: u32) -> Option<&Stream> {
 
 /// Returns the name of a thread at the end of the trace: its own, or that of the program to which it belonged.
 pub(super) fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
+    let images = trace.processes().iter();
+    let mut images = images.filter(|process| process.pid == stream.pid);
+    // The recorder asks for a thread's name when its first records are written, perhaps after an `exec`.
+    let is_sure = stream.tid != stream.pid || images.nth(1).is_none();
+    if is_sure && !stream.name.is_empty() {
+        return &stream.name;
+    }
+    match image_of(trace, stream) {
+        Some(image) => {
+            let path = &image.executable;
+            path.rsplit('/').next().unwrap_or(path)
+        }
+        None => trace.thread_name(stream),
+    }
+}
+
+/// Returns the process image to which a stream belongs.
+fn image_of<'t>(trace: &'t Trace, stream: &Stream) -> Option<&'t TracedProcess> {
     let images = |pid: u32| {
         trace
             .processes()
             .iter()
             .filter(move |process| process.pid == pid)
     };
-    // The recorder asks for a thread's name when its first records are written, perhaps after an `exec`.
-    let is_sure = stream.tid != stream.pid || images(stream.pid).nth(1).is_none();
-    if is_sure && !stream.name.is_empty() {
-        return &stream.name;
-    }
     let began = StreamWalk::new(trace, stream)
         .next()
         .map_or(0, |step| step.time());
@@ -93,15 +112,11 @@ pub(super) fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
         let image = images(pid).rfind(|image| image.time <= began);
         let only = || images(pid).next().filter(|_| forked.is_none());
         if let Some(image) = image.or_else(only) {
-            let path = &image.executable;
-            return path.rsplit('/').next().unwrap_or(path);
+            return Some(image);
         }
-        match forked {
-            Some(parent) => pid = parent.pid,
-            None => break,
-        }
+        pid = forked?.pid;
     }
-    trace.thread_name(stream)
+    None
 }
 
 /// Returns the stream that the forked process `pid` continues.
