@@ -71,5 +71,5 @@ pub use traces::{
 };
 pub use uftrace::{
     UftraceExportError, UftraceExported, UftraceImportError, UftraceImported, UftraceLoss,
-    UftraceLossKind, is_uftrace, read_uftrace, write_uftrace,
+    UftraceLossKind, function_addresses, is_uftrace, read_uftrace, write_uftrace,
 };

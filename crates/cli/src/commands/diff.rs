@@ -1,10 +1,14 @@
 //! `dioptra diff`.
 
+mod traces;
+
 use super::derived::Derived;
 use super::profiles::{
     By, DataNeeds, Loaded, Selection, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shown};
+use super::trace::{CallSelection, say_usage};
+use super::traces::{are_traces, check_profile_options};
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context, bail};
@@ -28,9 +32,10 @@ Examples:
   dioptra diff a.data b.data --by module,function      libraries, and in each its functions
   dioptra diff a.data b.data --normalize time          per second of each recording
   dioptra diff a.data b.data --normalize instructions  per instruction of each recording
-  dioptra diff base.data try1.data try2.data           each against the first")]
+  dioptra diff base.data try1.data try2.data           each against the first
+  dioptra diff before.trace after.trace                the calls and times of two traces")]
 pub struct Arguments {
-    /// The profile to compare with, and those that are compared; one may be `-`, standard input
+    /// The profile or trace to compare with, and those that are compared; one may be `-`, standard input
     #[arg(value_name = "FILE", required = true, num_args = 2..)]
     inputs: Vec<PathBuf>,
     /// Kind of row; several are levels of a tree, the first one outermost
@@ -50,9 +55,21 @@ pub struct Arguments {
     rows: Rows,
     #[command(flatten)]
     shown: Shown,
+    #[command(flatten)]
+    of_traces: CallSelection,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    say_usage(match are_traces(&arguments.inputs) {
+        Ok(true) => traces::run(&arguments),
+        Ok(false) => {
+            check_profile_options(&arguments.of_traces).and_then(|()| run_on_profiles(arguments))
+        }
+        Err(error) => Err(error),
+    })
+}
+
+fn run_on_profiles(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.inline && !arguments.by.contains(&By::Function) {
         say!("--inline goes with --by function");
         return Ok(Exit::WrongArguments);

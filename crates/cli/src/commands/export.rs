@@ -43,17 +43,19 @@ Examples:
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
   dioptra export --to collapsed -i other.data -e cycles --value samples -o -
   dioptra export --to perfetto -d dioptra.trace     write the calls of a trace to profile.pftrace
+  dioptra export --to perfetto -i perf.data -d dioptra.trace     samples and calls on one axis
   dioptra export --to flamegraph -d dioptra.trace -N malloc --value samples")]
 pub struct Arguments {
     /// The format to write
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
     /// The profile, or the directory of a trace; `-` is standard input
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_PROFILE)]
-    input: PathBuf,
+    /// [default: perf.data]
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// The directory of a trace, whose calls are written: by call path with self times, or with chrome, perfetto and
-    /// uftrace one by one
-    #[arg(short, long, value_name = "DIR", conflicts_with = "input")]
+    /// uftrace one by one. Beside -i with perfetto: samples and calls in one file, on one axis of time
+    #[arg(short, long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The file to write; `-` is standard output [default: the format's usual name; standard output for collapsed]
     #[arg(short, long, value_name = "FILE")]
@@ -72,6 +74,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// Returns the profile, or the directory of a trace.
+    fn input(&self) -> PathBuf {
+        let usual = || PathBuf::from(DEFAULT_PROFILE);
+        self.input.clone().unwrap_or_else(usual)
+    }
+
     /// Returns the file to write; `-` is standard output.
     fn output(&self) -> PathBuf {
         let usual = || PathBuf::from(self.to.usual_output());
@@ -177,20 +185,35 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
+    let has_both = arguments.data.is_some() && arguments.input.is_some();
+    if has_both && format != Format::Perfetto {
+        bail!(
+            "--to {}: samples and calls go into one file with perfetto alone; give -i or -d",
+            format.name()
+        );
+    }
     if format == Format::Uftrace {
         return uftrace::run(&arguments);
     }
     if arguments.output() == Path::new("-") && format.is_binary() && io::stdout().is_terminal() {
         bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
     }
+    let input = arguments.input();
     match &arguments.data {
-        Some(folder) => return traces::run(&arguments, folder),
-        None if arguments.input.join(directory::INFO).is_file() => {
-            return traces::run(&arguments, &arguments.input);
+        Some(_) if has_both && arguments.selection.span() != (None, None) => {
+            bail!("--time: samples and calls begin at different times; export them one by one")
         }
-        None => {}
+        Some(folder) if !has_both => {
+            traces::check(&arguments)?;
+            return traces::run(&arguments, folder, |_| Ok(()));
+        }
+        None if input.join(directory::INFO).is_file() => {
+            traces::check(&arguments)?;
+            return traces::run(&arguments, &input, |_| Ok(()));
+        }
+        _ => {}
     }
-    if let Some(option) = arguments.calls.given() {
+    if let Some(option) = arguments.calls.given().filter(|_| !has_both) {
         bail!("{option}: only traces have calls to choose from; name a trace with -d");
     }
     if format == Format::Autofdo && arguments.no_inline {
@@ -202,7 +225,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let needs = format.needs(!arguments.no_inline);
     let loaded = arguments
         .selection
-        .load(std::slice::from_ref(&arguments.input), &needs)?;
+        .load(std::slice::from_ref(&input), &needs)?;
     let only = loaded.first().context("there is no profile")?;
     let events = arguments.selection.events(&loaded)?;
     let events: Vec<usize> = events.iter().filter_map(|event| event.of[0]).collect();
@@ -216,9 +239,20 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         facts: &facts,
         symbols: &symbols,
     };
-    let exported = write_out(&arguments, |out| export.write(out))?;
+    let mut exported = None;
+    let mut samples = |out: &mut dyn Write| {
+        exported = Some(export.write(out)?);
+        Ok(())
+    };
+    match &arguments.data {
+        // Perfetto's traces may stand one behind the other.
+        Some(folder) => _ = traces::run(&arguments, folder, &mut samples)?,
+        None => write_out(&arguments, samples)?,
+    }
     warn(&facts)?;
-    say_lost(format, &exported.lost);
+    if let Some(exported) = exported {
+        say_lost(format, &exported.lost);
+    }
     only.check_end()?;
     Ok(Exit::Done)
 }

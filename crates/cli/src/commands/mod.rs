@@ -22,4 +22,5 @@ pub mod store;
 pub mod sum;
 pub mod top;
 pub mod trace;
+mod traces;
 pub mod web;

@@ -7,6 +7,7 @@ pub mod metrics;
 mod off_cpu;
 mod progress;
 mod summary;
+mod together;
 mod windows;
 
 pub use arguments::Arguments;
@@ -21,6 +22,9 @@ use dioptra_windows::record::WindowsRecorder;
 use std::cell::RefCell;
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    if let Some(options) = &arguments.trace {
+        return together::run(&arguments, options);
+    }
     let mut terminal = Terminal::new(&arguments);
     let asked = arguments.flight().and_then(|flight| {
         let (spec, settings) = arguments.to_spec(&mut |note| terminal.say(note))?;

@@ -1,10 +1,14 @@
 //! `dioptra report`.
 
+mod traces;
+
 use super::derived::Derived;
 use super::profiles::{
     By, DataNeeds, Loaded, Selection, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shown};
+use super::trace::{CallSelection, say_usage};
+use super::traces::{are_traces, check_profile_options};
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::{Context, bail};
@@ -38,9 +42,11 @@ Examples:
   dioptra report --inline                    with inlined functions as rows of their own
   dioptra report --time 2..3.5 --comm gcc    one program in a part of the recording
   dioptra report -i a.data -i b.data         the sum of two recordings
+  dioptra report -i dioptra.trace --by module,function
+                                             the calls and times of a trace
   dioptra report --format json | jq .rows    for programs")]
 pub struct Arguments {
-    /// The profile; `-` is standard input. Given several times, the profiles are summed
+    /// The profile, or the directory of a trace; `-` is standard input. Given several times, the profiles are summed
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: Vec<PathBuf>,
     #[command(flatten)]
@@ -101,6 +107,8 @@ pub struct Options {
     rows: Rows,
     #[command(flatten)]
     shown: Shown,
+    #[command(flatten)]
+    of_traces: CallSelection,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -154,6 +162,16 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 impl Options {
     /// Shows the table of a profile, or of the sum of several profiles.
     pub(super) fn run(&self, inputs: &[PathBuf]) -> anyhow::Result<Exit> {
+        say_usage(match are_traces(inputs) {
+            Ok(true) => self.run_on_traces(inputs),
+            Ok(false) => {
+                check_profile_options(&self.of_traces).and_then(|()| self.run_on_profiles(inputs))
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    fn run_on_profiles(&self, inputs: &[PathBuf]) -> anyhow::Result<Exit> {
         if let Some(wrong) = self.contradiction(inputs.len()) {
             say!("{wrong}");
             return Ok(Exit::WrongArguments);

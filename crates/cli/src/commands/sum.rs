@@ -14,7 +14,7 @@ Examples:
   dioptra sum host*.data --by program,module   what ran on several machines
   dioptra sum a.data b.data --format csv")]
 pub struct Arguments {
-    /// The profiles; one may be `-`, standard input
+    /// The profiles, or the directories of traces; one may be `-`, standard input
     #[arg(value_name = "FILE", required = true)]
     inputs: Vec<PathBuf>,
     #[command(flatten)]

@@ -79,7 +79,30 @@ fn compare(folder: &Path, trace: &str, but: &[&str]) -> Rows {
     let theirs = without(&uftrace(folder, "data", &["report"]));
     assert!(!ours.is_empty());
     assert_eq!(ours, theirs);
+    // The table that profiles have is exact, as that of the trace is.
+    let exact =
+        |arguments: &[&str]| sums(&done(folder, &[arguments, &["--format", "json"]].concat()).0);
+    assert_eq!(
+        exact(&["report", "-i", trace]),
+        exact(&["trace", "report", "-d", trace])
+    );
     ours
+}
+
+/// Returns name, total time, self time and calls of each row of a table in JSON.
+fn sums(json: &str) -> Vec<[String; 4]> {
+    let table: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    let columns = table["columns"].as_array().expect("columns");
+    let places = ["function", "total", "self", "calls"].map(|id| {
+        let place = columns.iter().position(|column| column["id"] == id);
+        place.expect("a column")
+    });
+    let rows = table["rows"].as_array().expect("rows").iter();
+    let mut sums: Vec<_> = rows
+        .map(|row| places.map(|place| row["cells"][place].to_string()))
+        .collect();
+    sums.sort();
+    sums
 }
 
 /// Returns a replay's lines without the remarks of how calls ended.

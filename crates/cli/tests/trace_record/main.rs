@@ -258,7 +258,7 @@ fn options_before_the_command_are_ours_and_those_behind_it_are_not() {
         ),
         (&["record", "-k"], "functions of the kernel are not traced"),
         (&["record", "-W", "cpu"], "are not watched yet"),
-        (&["record", "-S", "a.py"], "scripts are not run"),
+        (&["record", "-S", "a.py"], "trace script -S"),
     ] {
         let told = refused(&[arguments, &[program]].concat());
         assert!(told.contains(said), "{arguments:?}: {told}");

@@ -22,4 +22,4 @@ mod write;
 
 pub use loss::{UftraceLoss, UftraceLossKind};
 pub use read::{UftraceImportError, UftraceImported, is_uftrace, read_uftrace};
-pub use write::{UftraceExportError, UftraceExported, write_uftrace};
+pub use write::{UftraceExportError, UftraceExported, function_addresses, write_uftrace};

@@ -46,6 +46,8 @@ pub trait Observer {
     fn attached(&mut self, summary: &AttachSummary) {
         let _ = summary;
     }
+    /// Learns that the events are open, and count from now on unless the recording has a delay.
+    fn begun(&mut self) {}
     /// Receives the progress, about ten times a second.
     fn progress(&mut self, progress: Progress);
     /// Learns that the recording has ended, well or (`failure`) not, but that the command still runs and is waited
@@ -333,6 +335,7 @@ impl<'a> Recording<'a> {
         if self.enabled_at.is_some() {
             self.start_extension()?;
         }
+        observer.begun();
         let begin = Instant::now();
         let ending = self.follow(begin, command, signals, observer);
         // An error while reading loses no record that was read before.

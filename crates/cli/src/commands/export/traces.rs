@@ -16,8 +16,8 @@ use dioptra_tracedata::Trace;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Exports the trace in a folder.
-pub fn run(arguments: &Arguments, folder: &Path) -> anyhow::Result<Exit> {
+/// Checks that the arguments fit a trace.
+pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     let format = arguments.to;
     if let Some(option) = arguments.selection.only_for_samples() {
         bail!("{option}: a trace has calls and no samples; choose calls with -F, -N, --tid, -r");
@@ -31,6 +31,16 @@ pub fn run(arguments: &Arguments, folder: &Path) -> anyhow::Result<Exit> {
             format.name()
         );
     }
+    Ok(())
+}
+
+/// Exports the trace in a folder. `before` writes what stands before the calls.
+pub fn run(
+    arguments: &Arguments,
+    folder: &Path,
+    before: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<Exit> {
+    let format = arguments.to;
     let trace = Trace::open(folder)?;
     let symbols = arguments.selection.symbols()?;
     let names = arguments.calls.names(&trace, symbols);
@@ -45,6 +55,7 @@ pub fn run(arguments: &Arguments, folder: &Path) -> anyhow::Result<Exit> {
     let value = Value::from(arguments.value);
     let command = trace.info().command.join(" ");
     let exported = write_out(arguments, |out| -> anyhow::Result<ExportedTrace> {
+        before(out)?;
         Ok(match format {
             Format::Collapsed => write_trace_collapsed(&source, value, out)?,
             Format::Flamegraph => write_trace_flamegraph(&source, value, out)?,

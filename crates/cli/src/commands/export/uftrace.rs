@@ -1,6 +1,6 @@
 //! `dioptra export --to uftrace`: a trace as a directory that uftrace reads.
 
-use super::{Arguments, DEFAULT_PROFILE, StackValue};
+use super::{Arguments, StackValue};
 use crate::exit::Exit;
 use crate::output::say;
 use crate::remedies;
@@ -31,8 +31,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         );
     }
     // As the readers of traces, this takes the trace's directory with -i as well.
-    let input = Some(&arguments.input).filter(|input| *input != Path::new(DEFAULT_PROFILE));
-    let folder = arguments.data.as_ref().or(input).cloned();
+    let folder = arguments
+        .data
+        .as_ref()
+        .or(arguments.input.as_ref())
+        .cloned();
     let folder = folder.unwrap_or_else(|| PathBuf::from(DEFAULT));
     let usual = || PathBuf::from(super::Format::Uftrace.usual_output());
     let output = arguments.output.clone().unwrap_or_else(usual);

@@ -32,6 +32,8 @@ Examples:
   dioptra record --windows ./program           counters over short windows, for `dioptra metrics`
   dioptra record --flight-recorder=60 -a       the last minute, written at SIGUSR2 and at the end
   dioptra record --off-cpu ./program           where it waits, beside where it runs
+  dioptra record --trace='-P . -F parse' ./program
+                                               samples into perf.data, and calls into dioptra.trace
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
 cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command, and when the SIGTERM
@@ -149,6 +151,15 @@ pub struct Arguments {
     /// The memory of the flight recorder, in MiB; older samples are forgotten earlier where they take more
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = megabytes)]
     pub flight_memory: usize,
+
+    /// Trace the command's calls, too, with these options of `dioptra trace record`. Both recordings have one clock: `dioptra web
+    /// perf.data dioptra.trace` shows them on one axis
+    #[arg(long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true, default_missing_value = "", allow_hyphen_values = true)]
+    pub trace: Option<String>,
+
+    /// A file descriptor that gets a byte when recording has begun
+    #[arg(long, hide = true, value_name = "FD", value_parser = clap::value_parser!(i32).range(3..))]
+    pub ready_fd: Option<i32>,
 
     /// Ring buffer of each CPU: pages (a power of two), or a size such as 512K or 8M
     #[arg(short, long, value_name = "PAGES", value_parser = ring_pages)]

@@ -1,6 +1,7 @@
 //! Messages of `dioptra record` while it runs.
 
 use super::Arguments;
+use super::together::tell_begun;
 use crate::output::say;
 use crate::remedies;
 use dioptra_perfevents::AttachSummary;
@@ -18,18 +19,22 @@ pub struct Terminal {
     verbose: bool,
     progress: bool,
     line_is_open: bool,
+    /// The descriptor that gets a byte when recording has begun.
+    ready: Option<i32>,
 }
 
 impl Terminal {
     /// Makes the terminal that the arguments ask for.
     pub fn new(arguments: &Arguments) -> Terminal {
         // A command writes to the terminal, too: the two would tear each other's lines.
-        let shared = !arguments.command.is_empty() && !arguments.progress;
+        let has_command = !arguments.command.is_empty() || arguments.ready_fd.is_some();
+        let shared = has_command && !arguments.progress;
         Terminal {
             quiet: arguments.quiet,
             verbose: arguments.verbose,
             progress: !arguments.quiet && !shared && io::stderr().is_terminal(),
             line_is_open: false,
+            ready: arguments.ready_fd,
         }
     }
 
@@ -98,6 +103,12 @@ impl Observer for Terminal {
         ));
     }
 
+    fn begun(&mut self) {
+        if let Some(ready) = self.ready {
+            tell_begun(ready);
+        }
+    }
+
     fn progress(&mut self, progress: Progress) {
         if !self.progress {
             return;
@@ -140,6 +151,10 @@ impl Observer for SharedTerminal<'_, '_> {
 
     fn attached(&mut self, summary: &AttachSummary) {
         self.0.borrow_mut().attached(summary);
+    }
+
+    fn begun(&mut self) {
+        self.0.borrow_mut().begun();
     }
 
     fn progress(&mut self, progress: Progress) {

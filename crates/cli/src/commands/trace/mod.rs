@@ -14,6 +14,7 @@ mod render;
 mod replay;
 mod report;
 mod rules;
+mod script;
 mod selected;
 mod summary;
 mod tui;
@@ -24,6 +25,7 @@ use crate::output::say;
 use elsewhere::Options;
 
 pub use option_file::replaced as with_option_file;
+pub use record::{Recorded, record_calls};
 pub use selected::{CallSelection, facts};
 pub use summary::TRACE_LESS;
 
@@ -68,8 +70,8 @@ enum Command {
     Dump(Later<Options<dump::Arguments>>),
     /// Show what a trace holds: machine, processes, threads, methods, losses
     Info(Later<Options<info::Arguments>>),
-    #[command(hide = true)]
-    Script(Missing),
+    /// Run a script of uftrace's (Python) on the calls
+    Script(Later<Options<script::Arguments>>),
     #[command(hide = true)]
     Recv(Missing),
 }
@@ -113,15 +115,17 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Tui(Later(options)) => options.begin().and_then(tui::run),
         Command::Dump(Later(options)) => options.begin().and_then(dump::run),
         Command::Info(Later(options)) => options.begin().and_then(info::run),
-        Command::Script(_) => Err(missing(
-            "script",
-            "scripts read `dioptra trace dump --format chrome` or `dioptra trace report --format json`",
-        )),
+        Command::Script(Later(options)) => options.begin().and_then(script::run),
         Command::Recv(_) => Err(missing(
             "recv",
             "traces are directories, which can be copied",
         )),
     };
+    say_usage(result)
+}
+
+/// Says an error about arguments and returns its exit; passes other results on.
+pub fn say_usage(result: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     match result {
         Err(error) if error.is::<Usage>() => {
             say!("{error:#}");
@@ -137,6 +141,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 struct Usage(String);
 
 /// Returns an error about the arguments with this text.
-fn usage(text: impl std::fmt::Display) -> anyhow::Error {
+pub fn usage(text: impl std::fmt::Display) -> anyhow::Error {
     Usage(text.to_string()).into()
 }

@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 const ID: &str = "opt-file";
-const COMMANDS: [&str; 8] = [
-    "record", "live", "replay", "report", "graph", "dump", "info", "tui",
+const COMMANDS: [&str; 9] = [
+    "record", "live", "replay", "report", "graph", "dump", "info", "tui", "script",
 ];
 
 /// Returns the option. Its value is replaced before arguments are parsed.
@@ -132,7 +132,7 @@ fn remove(words: &mut Vec<OsString>, file: &OsStr) {
 
 /// Splits a text into words at blanks outside of quotes and backslashes. `#` at the beginning of a word starts a
 /// comment.
-fn split(text: &str) -> Result<Vec<String>, String> {
+pub fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

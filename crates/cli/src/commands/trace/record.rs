@@ -1,14 +1,16 @@
 //! `dioptra trace record`.
 
+use super::option_file::split;
 use super::patches::PatchTexts;
 use super::rules::RuleTexts;
 use super::selected::switch;
 use super::{summary, usage};
 use crate::exit::Exit;
 use crate::output::say;
+use clap::{Args, FromArgMatches};
 use dioptra_filters::{MatchStyle, RuleOption, parse_share, parse_size, parse_time};
 use dioptra_trace_recorder::{
-    Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec,
+    BeforeStart, Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec,
     default_memory, record,
 };
 use dioptra_tracedata::{PendingRule, PendingRules};
@@ -174,7 +176,7 @@ fn no_watch(_: &str) -> Result<String, String> {
 
 fn no_script(_: &str) -> Result<String, String> {
     Err(
-        "scripts are not run; `dioptra trace dump --format raw` hands the calls to other programs"
+        "scripts do not run in the traced program; `dioptra trace script -S FILE` runs them afterwards"
             .to_owned(),
     )
 }
@@ -313,6 +315,69 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         summary::write(&outcome, &arguments.data, start.elapsed());
     }
     Ok(exit_status(&outcome))
+}
+
+/// A trace that was recorded beside samples.
+pub struct Recorded {
+    outcome: Result<TraceOutcome, Exit>,
+    folder: PathBuf,
+    quiet: bool,
+    start: Instant,
+}
+
+impl Recorded {
+    /// Says what was recorded, and returns the command's exit.
+    pub fn finish(self) -> Exit {
+        match self.outcome {
+            Ok(outcome) => {
+                summary::warnings(&outcome);
+                if !self.quiet {
+                    summary::write(&outcome, &self.folder, self.start.elapsed());
+                }
+                exit_status(&outcome)
+            }
+            Err(exit) => exit,
+        }
+    }
+}
+
+/// Records the calls of a command with options in one text. `before_start` is called before the command executes.
+pub fn record_calls(
+    options: &str,
+    command: &[OsString],
+    quiet: bool,
+    before_start: BeforeStart,
+) -> anyhow::Result<Recorded> {
+    let start = Instant::now();
+    ask_for_memory_seldom();
+    let words = split(options).map_err(|what| usage(format_args!("--trace: {what}")))?;
+    let arguments = Arguments::of_words(words.into_iter().map(OsString::from), command)
+        .map_err(|error| usage(format_args!("--trace: {error}")))?;
+    let folder = arguments.data.clone();
+    let mut spec = arguments
+        .tracing
+        .spec(arguments.command.command, folder.clone())?;
+    spec.before_start = Some(before_start);
+    Ok(Recorded {
+        outcome: trace(spec),
+        folder,
+        quiet: quiet || arguments.quiet,
+        start,
+    })
+}
+
+impl Arguments {
+    /// Returns the arguments that some words before a command stand for.
+    pub fn of_words(
+        words: impl Iterator<Item = OsString>,
+        command: &[OsString],
+    ) -> Result<Arguments, clap::Error> {
+        let all = [OsString::from("record")].into_iter().chain(words);
+        let all = all.chain([OsString::from("--")]);
+        let all = all.chain(command.iter().cloned());
+        let parser = Arguments::augment_args(clap::Command::new("record"));
+        Arguments::from_arg_matches(&parser.try_get_matches_from(all)?)
+    }
 }
 
 /// Records a trace. If that fails, prints the reason and returns the exit status.

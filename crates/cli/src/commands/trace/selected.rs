@@ -41,7 +41,7 @@ impl Data {
 }
 
 /// Opens a trace. If nobody has measured its clock's ticks, durations are shown in ticks from now on.
-fn open(folder: &Path) -> anyhow::Result<Trace> {
+pub fn open(folder: &Path) -> anyhow::Result<Trace> {
     let trace = Trace::open(folder)?;
     if counts_ticks(&trace) {
         show_ticks();
@@ -156,7 +156,7 @@ impl CallSelection {
     ) -> anyhow::Result<View<'t>> {
         let time_range = match (&self.time_range, samples.span()) {
             (text, (None, None)) => text.clone(),
-            (Some(_), _) => anyhow::bail!("-r and --time: give one of them"),
+            (Some(_), _) => return Err(usage("-r and --time: give one of them")),
             (None, (from, until)) => {
                 let text =
                     |time: Option<u64>| time.map_or(String::new(), |time| format!("{time}ns"));
@@ -300,6 +300,11 @@ impl Selected {
 }
 
 impl Selected {
+    /// Returns the kind of patterns.
+    pub fn style(&self) -> MatchStyle {
+        self.style
+    }
+
     /// Returns whether the range of times is in times since the start; `None` without a range.
     pub fn is_range_elapsed(&self) -> Option<bool> {
         let range = self.extent.time_range.as_ref()?;

@@ -189,6 +189,11 @@ impl Addresses {
         }
     }
 
+    /// Returns the addresses of all functions, by id; 0 for those that have none.
+    pub fn into_all(self) -> Vec<u64> {
+        self.of
+    }
+
     /// Returns the address of a function; 0 if it has none.
     pub fn of(&self, function: u32) -> u64 {
         self.of.get(function as usize).copied().unwrap_or(0)

@@ -68,6 +68,12 @@ pub struct UftraceExported {
     pub lost: Vec<UftraceLoss>,
 }
 
+/// Returns the address of each function, by id, as an exported directory has them: in the memory of the first process
+/// that had the module mapped. It is 0 for ids without an address.
+pub fn function_addresses(trace: &Trace) -> Vec<u64> {
+    Addresses::new(trace, &mut Losses::default()).into_all()
+}
+
 /// Writes a trace into the empty directory `folder`, in uftrace's format, version 4. Names come from the places that
 /// `symbols` states.
 ///

@@ -119,6 +119,9 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         signals.mask_before(),
         Streams::Ours,
     )?;
+    if let Some(before_start) = spec.before_start.take() {
+        before_start(command.pid()).map_err(system("recording samples of the command"))?;
+    }
     // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;

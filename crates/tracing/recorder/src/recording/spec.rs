@@ -4,8 +4,12 @@ use crate::collecting::clock::TraceClock;
 use crate::selection::selector::{Everything, Selector};
 use dioptra_tracedata::PendingRules;
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// A function that is called with the command's process id before the command executes.
+pub type BeforeStart = Box<dyn FnOnce(u32) -> io::Result<()>>;
 
 /// The behaviour of a thread when the recorder can't keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,9 @@ pub struct TraceSpec {
     pub keep_judged: bool,
     /// Rules that the selector does not carry out, for readers.
     pub pending: Option<PendingRules>,
+    /// A function that is called while the command is held, so that another recorder can attach to it. The command does
+    /// not start if the function fails.
+    pub before_start: Option<BeforeStart>,
 }
 
 impl TraceSpec {
@@ -74,6 +81,7 @@ impl TraceSpec {
             seed: 0,
             keep_judged: false,
             pending: None,
+            before_start: None,
         }
     }
 }

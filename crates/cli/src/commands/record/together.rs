@@ -1,0 +1,156 @@
+//! `dioptra record --trace`: samples and calls of one command, by two recorders.
+//!
+//! The recorder of calls starts the command and holds it before its exec. Meanwhile a second process of this program, which
+//! has the options of the recording, opens its events for the held process. The command is let go when they count.
+
+use super::Arguments;
+use crate::commands::trace::{Recorded, record_calls, say_usage, usage};
+use crate::exit::Exit;
+use crate::output::say;
+use anyhow::Context;
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::rc::Rc;
+
+/// The program that runs.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// Records samples as the arguments say, and calls with these options of `dioptra trace record`.
+pub fn run(arguments: &Arguments, options: &str) -> anyhow::Result<Exit> {
+    if let Some(wrong) = contradiction(arguments) {
+        return say_usage(Err(usage(wrong)));
+    }
+    let sampler: Rc<RefCell<Option<Child>>> = Rc::default();
+    let started = Rc::clone(&sampler);
+    let words = own_words(std::env::args_os().skip(1).collect(), &arguments.command);
+    let before_start = Box::new(move |pid| {
+        let mut child = start(&words, pid)?;
+        let begun = child.begun()?;
+        *started.borrow_mut() = Some(child.process);
+        match begun {
+            true => Ok(()),
+            false => Err(io::Error::other("its recorder could not begin")),
+        }
+    });
+    let recorded = record_calls(options, &arguments.command, arguments.quiet, before_start);
+    // The recorder of samples ends with the command.
+    let status = match sampler.borrow_mut().as_mut() {
+        Some(child) => Some(
+            child
+                .wait()
+                .context("waiting for the recorder of samples")?,
+        ),
+        None => None,
+    };
+    let recorded: Recorded = match recorded {
+        Ok(recorded) => recorded,
+        Err(error) => return say_usage(Err(error)),
+    };
+    let exit = recorded.finish();
+    match status {
+        Some(status) if !status.success() => {
+            say!("the recorder of samples failed: {status}");
+            Ok(Exit::RecordingFailed)
+        }
+        _ => Ok(exit),
+    }
+}
+
+/// Returns the error for arguments that ask for something else than one command.
+fn contradiction(arguments: &Arguments) -> Option<&'static str> {
+    let has_target = arguments.all_cpus
+        || arguments.cpu.is_some()
+        || arguments.cgroup.is_some()
+        || !arguments.pid.is_empty()
+        || !arguments.tid.is_empty();
+    if arguments.command.is_empty() || has_target {
+        Some(
+            "--trace goes with a command, without -a, -C, -p, -t and --cgroup: running programs are not traced",
+        )
+    } else if arguments.output.as_os_str() == "-" {
+        Some("--trace goes with a file, not with `-o -`")
+    } else if arguments.flight_recorder.is_some() {
+        Some("--trace does not go with --flight-recorder; see `dioptra trace record --last`")
+    } else {
+        None
+    }
+}
+
+/// Returns the words of a command line without the command and `--trace`.
+fn own_words(mut words: Vec<OsString>, command: &[OsString]) -> Vec<OsString> {
+    words.truncate(words.len().saturating_sub(command.len()));
+    words.pop_if(|last| *last == "--");
+    words.retain(|word| {
+        let word = word.as_encoded_bytes();
+        word != b"--trace" && !word.starts_with(b"--trace=")
+    });
+    words
+}
+
+/// A recorder of samples that begins.
+struct Beginning {
+    process: Child,
+    ready: io::PipeReader,
+}
+
+impl Beginning {
+    /// Waits until its events count. Returns false if it has ended instead.
+    fn begun(&mut self) -> io::Result<bool> {
+        let mut byte = [0];
+        loop {
+            match self.ready.read(&mut byte) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return Ok(read? > 0),
+            }
+        }
+    }
+}
+
+/// Starts the recorder of samples of a process.
+fn start(words: &[OsString], pid: u32) -> io::Result<Beginning> {
+    let (ready, end) = io::pipe()?;
+    fcntl_setfd(&end, FdFlags::empty())?;
+    let process = Command::new(OURSELVES)
+        .args(words)
+        .args(["-p", &pid.to_string()])
+        .args(["--ready-fd", &end.as_raw_fd().to_string()])
+        .spawn()?;
+    Ok(Beginning { process, ready })
+}
+
+/// Tells whoever started this recorder that it has begun.
+pub fn tell_begun(descriptor: i32) {
+    // The other process may be gone, which is no reason to stop.
+    let path = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
+    let _ = std::fs::write(path, [1]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_words;
+    use std::ffi::OsString;
+
+    #[test]
+    fn the_second_recorder_gets_the_options_alone() {
+        let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
+        for (line, command, own) in [
+            (
+                "record --trace -g ./prog --trace x",
+                "./prog --trace x",
+                "record -g",
+            ),
+            (
+                "record --trace=-P -F 99 -- prog --",
+                "prog --",
+                "record -F 99",
+            ),
+        ] {
+            assert_eq!(own_words(words(line), &words(command)), words(own));
+        }
+    }
+}
