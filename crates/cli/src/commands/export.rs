@@ -240,7 +240,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         symbols: &symbols,
     };
     let mut exported = None;
-    let mut samples = |out: &mut dyn Write| {
+    let mut samples = |out: &mut dyn Write| -> anyhow::Result<()> {
         exported = Some(export.write(out)?);
         Ok(())
     };

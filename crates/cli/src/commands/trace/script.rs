@@ -131,14 +131,7 @@ fn on_trace(arguments: &Arguments, trace: &Trace) -> anyhow::Result<Exit> {
     let Some(answer) = script.begin(&about)? else {
         return Ok(exit_of(script.end()?, &arguments.script));
     };
-    let mut hooks = match Hooks::new(&view, &names, &answer, arguments.selected.style()) {
-        Ok(hooks) => hooks,
-        Err(error) => {
-            // The script's process reads that nothing more comes.
-            script.end()?;
-            return Err(error);
-        }
-    };
+    let mut hooks = Hooks::new(&view, &names, &answer, arguments.selected.style());
     let mut feed = Feed::new(&mut script);
     let (fed, merged) = ahead(view.merged(), |merged| hooks.feed(merged, &mut feed));
     let losses = merged.losses();
@@ -188,7 +181,7 @@ impl<'v, 'n, 't> Hooks<'v, 'n, 't> {
         names: &'n FunctionNames<'t>,
         answer: &Answer,
         style: MatchStyle,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let trace = names.trace();
         let has = |hook: &str| answer.hooks.iter().any(|has| has == hook);
         let mut wanted = Vec::new();
@@ -207,7 +200,7 @@ impl<'v, 'n, 't> Hooks<'v, 'n, 't> {
                 *wanted |= matches;
             }
         }
-        Ok(Hooks {
+        Hooks {
             view,
             names,
             entry: has("entry"),
@@ -221,7 +214,7 @@ impl<'v, 'n, 't> Hooks<'v, 'n, 't> {
                 .iter()
                 .map(|_| OpenCalls::default())
                 .collect(),
-        })
+        }
     }
 
     fn is_wanted(&self, function: u32) -> bool {
