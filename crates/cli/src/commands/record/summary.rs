@@ -127,6 +127,7 @@ fn figures(outcome: &Outcome) -> String {
             let _ = write!(line, "; ended by {}", signal_name(signal));
         }
         Ending::Duration => line.push_str("; the time was over"),
+        Ending::Size => line.push_str("; the file is as large as it may be"),
         Ending::CommandEnded => {}
     }
     line
