@@ -121,11 +121,18 @@ impl Spool {
         complete_in(&self.directory)
     }
 
-    /// Deletes the oldest segments until the rest takes no more than the most that is allowed. Returns the deleted ones.
-    pub fn trim(&self) -> anyhow::Result<Vec<Segment>> {
+    /// Returns the most bytes that segments take.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Deletes the oldest complete segments until the rest, with `besides` bytes of the segment that is being recorded, takes
+    /// no more than the most that is allowed. Returns the deleted ones.
+    pub fn trim(&self, besides: u64) -> anyhow::Result<Vec<Segment>> {
         let mut all = complete_in(&self.directory.join(REFUSED)).unwrap_or_default();
         all.extend(self.complete()?);
-        let mut total: u64 = all.iter().map(|segment| segment.size).sum();
+        let complete: u64 = all.iter().map(|segment| segment.size).sum();
+        let mut total = complete.saturating_add(besides);
         let mut deleted = Vec::new();
         for segment in all {
             if total <= self.most {
@@ -180,7 +187,7 @@ fn files_in(directory: &Path, end: &str) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Returns whether a recording that was cut off has samples that can be read.
-fn has_samples(path: &Path) -> bool {
+pub fn has_samples(path: &Path) -> bool {
     let Ok(data) = PerfData::open(path) else {
         return false;
     };
@@ -205,7 +212,7 @@ mod tests {
             fs::write(folder.path().join(format!("{name}.perf.data")), [0; 10]).unwrap();
         }
         fs::write(spool.unfinished("0"), [0; 100]).unwrap();
-        let deleted = spool.trim().unwrap();
+        let deleted = spool.trim(0).unwrap();
         assert_eq!(deleted.len(), 1);
         assert!(deleted[0].path.ends_with("1.perf.data"));
         let left = spool.complete().unwrap();
@@ -213,7 +220,7 @@ mod tests {
         // Refused segments go before all others.
         refuse(&left[1].path).unwrap();
         fs::write(folder.path().join("4.perf.data"), [0; 10]).unwrap();
-        let deleted = spool.trim().unwrap();
+        let deleted = spool.trim(0).unwrap();
         assert_eq!(deleted.len(), 1);
         assert!(deleted[0].path.ends_with("refused/3.perf.data"));
     }
