@@ -600,8 +600,14 @@ fn nothing_is_lost_whatever_fails() {
         let mut command = bench.agent(&options);
         command.stderr(Stdio::null());
         let mut agent = command.spawn().expect("dioptra starts");
-        let end =
-            Instant::now() + Duration::from_millis(random(if round % 4 == 3 { 2000 } else { 600 }));
+        // Every second agent has completed a segment at least; the others may be killed while they start.
+        let (before, began) = (bench.known(), Instant::now());
+        while round % 2 == 0 && bench.known() <= before && began.elapsed() < PATIENCE {
+            complete.extend(recordings(&bench.spool()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let most = if round % 4 == 3 { 2000 } else { 300 };
+        let end = Instant::now() + Duration::from_millis(random(most));
         while Instant::now() < end {
             complete.extend(recordings(&bench.spool()));
             std::thread::sleep(Duration::from_millis(5));

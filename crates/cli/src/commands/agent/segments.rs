@@ -211,7 +211,7 @@ impl Segments {
         }
         if !self.is_quiet {
             let gap = gap.map_or_else(String::new, |gap| {
-                format!(", {:.1} ms not recorded before it", gap as f64 / 1e6)
+                format!(", {:.2} ms not recorded before it", gap as f64 / 1e6)
             });
             say!(
                 "segment {number}: {} samples in {:.1} s{gap}, {} KiB; the recorder used {:.2} % of the machine, {} Hz next",

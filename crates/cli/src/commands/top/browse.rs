@@ -43,6 +43,7 @@ fn browse(shower: Shower, goes_on: &mut bool) -> anyhow::Result<EndedBy> {
     let signals = Signals::new()?;
     let mut app = App::new(tables, shown.rows, shown.filter, shown.sort);
     let mut meter = Meter::new();
+    let mut is_begun = false;
     let mut screen = Screen::new("`dioptra top --batch`")?;
     let mut next = Instant::now() + shown.interval.min(Duration::from_millis(500));
     loop {
@@ -84,6 +85,10 @@ fn browse(shower: Shower, goes_on: &mut bool) -> anyhow::Result<EndedBy> {
         match received.try_recv() {
             Ok(Update::Snapshot(snapshot)) if app.paused => drop(snapshot),
             Ok(Update::Snapshot(snapshot)) => {
+                // The recorder behind the pipe has said on this terminal what it has to say.
+                if !std::mem::replace(&mut is_begun, true) && !records_here {
+                    screen.again()?;
+                }
                 let status = meter.measure(&snapshot);
                 app.take(*snapshot, status)?;
             }
