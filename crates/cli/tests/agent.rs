@@ -617,7 +617,7 @@ fn nothing_is_lost_whatever_fails() {
         complete.extend(recordings(&bench.spool()));
         refused += recordings(&bench.spool().join("refused")).len();
     }
-    // What is left arrives once uploads work.
+    // All that is left arrives once uploads work.
     let script = bench.script("");
     let script = script.to_str().expect("a path");
     let mut agents = 0;

@@ -252,7 +252,7 @@ fn a_damaged_pipe_gives_what_the_complete_damaged_pipe_gives() {
                 let end = (at + 1 + numbers.below(200) as usize).min(bytes.len());
                 bytes[at..end].fill_with(|| numbers.below(256) as u8);
             }
-            // What perf says at its end.
+            // The messages of perf at its end.
             2 => bytes.extend_from_slice(b"[ perf record: Woken up 1 times to write data ]\n"),
             _ => {
                 let at = 16 + numbers.below(length - 16) as usize;

@@ -113,7 +113,7 @@ pub fn record_with<'a>(
 /// A recording of what runs already, whose events are open and whose file describes what exists, and which has not begun to
 /// take samples.
 ///
-/// One that follows another without a gap is prepared while the other one still runs.
+/// To follow another recording without a gap, it is prepared while the other one still runs.
 pub struct Prepared {
     recording: Recording<'static>,
     progress: Arc<AtomicU64>,

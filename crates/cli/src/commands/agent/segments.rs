@@ -172,7 +172,7 @@ impl Segments {
         let (usage, follower) = (ahead.usage, ahead.next);
         let has_samples = match &result {
             Ok(outcome) => outcome.samples() > 0,
-            // What was written before the disk was full can be read.
+            // The records from before the disk was full can be read.
             Err(_) => spool::has_samples(&part),
         };
         if has_samples {
@@ -298,7 +298,7 @@ impl Ahead<'_> {
         self.size = size;
         // As much again may come before the next look, and descriptions at the end.
         let headroom = (AT_THE_END + 2 * growth).min(self.spool.most() / 8);
-        match self.spool.trim(size + headroom) {
+        match self.spool.trim(headroom) {
             Ok(deleted) => tell_deleted(&deleted),
             Err(error) => self.notes.say_once(format!("{error:#}")),
         }

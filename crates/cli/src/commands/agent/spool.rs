@@ -126,13 +126,16 @@ impl Spool {
         self.most
     }
 
-    /// Deletes the oldest complete segments until the rest, with `besides` bytes of the segment that is being recorded, takes
-    /// no more than the most that is allowed. Returns the deleted ones.
-    pub fn trim(&self, besides: u64) -> anyhow::Result<Vec<Segment>> {
+    /// Deletes the oldest complete segments until all files, with `headroom` bytes that are still to come, take no more than
+    /// the most that is allowed. Returns the deleted ones.
+    pub fn trim(&self, headroom: u64) -> anyhow::Result<Vec<Segment>> {
         let mut all = complete_in(&self.directory.join(REFUSED)).unwrap_or_default();
         all.extend(self.complete()?);
         let complete: u64 = all.iter().map(|segment| segment.size).sum();
-        let mut total = complete.saturating_add(besides);
+        let unfinished = self.files(UNFINISHED)?.into_iter();
+        let unfinished = unfinished.filter_map(|path| fs::metadata(path).ok());
+        let unfinished: u64 = unfinished.map(|found| found.len()).sum();
+        let mut total = complete.saturating_add(unfinished).saturating_add(headroom);
         let mut deleted = Vec::new();
         for segment in all {
             if total <= self.most {
@@ -211,7 +214,7 @@ mod tests {
         for name in ["3", "1", "2"] {
             fs::write(folder.path().join(format!("{name}.perf.data")), [0; 10]).unwrap();
         }
-        fs::write(spool.unfinished("0"), [0; 100]).unwrap();
+        fs::write(spool.unfinished("0"), [0; 3]).unwrap();
         let deleted = spool.trim(0).unwrap();
         assert_eq!(deleted.len(), 1);
         assert!(deleted[0].path.ends_with("1.perf.data"));

@@ -213,7 +213,7 @@ impl Follower {
                     if self.limits.are_reached(live.size()) {
                         return match self.origin {
                             Origin::Here => Ok(false),
-                            // What runs there cannot be described anew.
+                            // The processes of another machine cannot be described anew.
                             Origin::Elsewhere => Err(io::Error::other(
                                 "the tables are full; give more with --max-stacks",
                             )),
