@@ -32,6 +32,10 @@ struct Piped {
 }
 
 /// Runs a command with a pipe on its standard input.
+#[expect(
+    clippy::zombie_processes,
+    reason = "wait4 waits for the process, and tells how much memory it used"
+)]
 fn pipe_into(mut command: Command, file: &Path) -> Piped {
     command
         .stdin(Stdio::piped())

@@ -331,13 +331,23 @@ fn serial_a_pipe_is_shown() {
         check("perf's pipe");
     }
     // A file is no pipe, and neither is text.
+    let refused = |reason: &str| {
+        let mut refused = top(&["-i", "-", "--batch"]);
+        refused.stdin(File::open(&path).expect("a file"));
+        let refused = refused.output().expect("dioptra starts");
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(reason), "{errors}");
+    };
     std::fs::write(&path, "no recording").expect("a file");
-    let mut refused = top(&["-i", "-", "--batch"]);
-    refused.stdin(File::open(&path).expect("a file"));
-    let refused = refused.output().expect("dioptra starts");
-    let errors = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("not a perf.data file"), "{errors}");
+    refused("not a perf.data file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+    command
+        .args(["record", "-q", "-e", "cpu-clock:u", "-o"])
+        .arg(&path)
+        .arg("true");
+    assert!(output(&mut command).status.success());
+    refused("`dioptra report -i FILE` reads it");
 }
 
 /// A terminal with `dioptra top` in it.

@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> anyhow::Result<Recording> {
 /// A recording whose records are still to be read.
 pub enum Opened {
     /// The records can be read again and again.
-    Whole(Recording),
+    Whole(Box<Recording>),
     /// The records come from standard input, once.
     Piped(Box<PerfData>, Box<LiveRecords>),
 }
@@ -42,10 +42,10 @@ impl Opened {
     /// Opens a profile. Of one that comes as a pipe on standard input (`-`) only the head is read.
     pub fn open(path: &Path) -> anyhow::Result<Opened> {
         if !is_stdin(path) {
-            return Ok(Opened::Whole(open(path)?));
+            return Ok(Opened::Whole(Box::new(open(path)?)));
         }
         Ok(match Streamed::open(&mut io::stdin().lock())? {
-            Streamed::Whole(data) => Opened::Whole(Recording::new(*data, None)),
+            Streamed::Whole(data) => Opened::Whole(Box::new(Recording::new(*data, None))),
             Streamed::Pipe(data, records) => Opened::Piped(data, records),
         })
     }
@@ -53,7 +53,7 @@ impl Opened {
     /// Reads the rest of standard input, so that its records can be read again and again.
     pub fn into_whole(self) -> anyhow::Result<Recording> {
         match self {
-            Opened::Whole(recording) => Ok(recording),
+            Opened::Whole(recording) => Ok(*recording),
             Opened::Piped(data, records) => {
                 let whole = records.into_whole(&data, io::stdin().lock())?;
                 Ok(Recording::new(whole, None))

@@ -1,6 +1,7 @@
 //! The follower: it reads the recording from the pipe into a live profile, and answers requests for snapshots.
 
 use super::Updates;
+use crate::remedies;
 use dioptra_perfdata::{LiveRecords, OpenError, PerfData, ReadSummary};
 use dioptra_perfevents::ByteOrder;
 use dioptra_perfevents::record::RawRecord;
@@ -163,7 +164,9 @@ impl Follower {
     pub fn run(mut self) {
         if let Err(error) = self.follow() {
             // Nobody may be left to listen.
-            let _ = self.updates.send(Update::Failed(error.to_string()));
+            let _ = self
+                .updates
+                .send(Update::Failed(remedies::with_remedy(&*error)));
         }
         let _ = io::copy(&mut self.pipe, &mut io::sink());
     }

@@ -393,10 +393,8 @@ impl Head {
             return Ok(false);
         }
         let Header::Pipe { order, size } = Header::read(bytes, NAME)? else {
-            return Err(OpenError::Header {
+            return Err(OpenError::NotAPipe {
                 name: NAME.to_owned(),
-                offset: 8,
-                what: "it is a file's header, not a pipe's",
             });
         };
         self.seen = self.seen.max(size as usize);
