@@ -52,7 +52,7 @@ pub use collapsed::write_collapsed;
 pub use error::ExportError;
 pub use exported::{EventTotal, Exported};
 pub use firefox::write_firefox;
-pub use flamegraph::write_flamegraph;
+pub use flamegraph::{write_flamegraph, write_stacks_flamegraph};
 pub use import::{
     ImportError, ImportFormat, ImportOptions, Imported, ImportedEvent, Omitted, OmittedKind, import,
 };
