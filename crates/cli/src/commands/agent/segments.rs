@@ -173,7 +173,7 @@ impl Segments {
         let has_samples = match &result {
             Ok(outcome) => outcome.samples() > 0,
             // The records from before the disk was full can be read.
-            Err(_) => spool::has_samples(&part),
+            Err(_) => spool::salvage(&part),
         };
         if has_samples {
             if let Err(error) = self.spool.complete_segment(&name) {

@@ -105,7 +105,7 @@ impl Spool {
         for path in self.files(UNFINISHED)? {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let name = name.trim_end_matches(UNFINISHED);
-            if has_samples(&path) {
+            if salvage(&path) {
                 self.complete_segment(name)?;
                 recovered.complete += 1;
             } else {
@@ -189,12 +189,17 @@ fn files_in(directory: &Path, end: &str) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns whether a recording that was cut off has samples that can be read.
-pub fn has_samples(path: &Path) -> bool {
-    let Ok(data) = PerfData::open(path) else {
-        return false;
+/// Makes a recording that was cut off end with its last whole record. Returns whether it has samples that can be read.
+pub fn salvage(path: &Path) -> bool {
+    let summary = match PerfData::open(path) {
+        Ok(data) => data.read(|_| std::ops::ControlFlow::Continue(())),
+        Err(_) => return false,
     };
-    let summary = data.read(|_| std::ops::ControlFlow::Continue(()));
+    if let Some(end) = summary.stopped_at {
+        // Where that is refused, readers say that the file is cut off, and read what lies before.
+        let file = File::options().write(true).open(path);
+        let _ = file.and_then(|file| file.set_len(end));
+    }
     summary.samples.iter().sum::<u64>() + summary.unknown_ids > 0
 }
 
