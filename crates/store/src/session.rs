@@ -115,9 +115,25 @@ fn profile_rows(storage: &Storage) -> Result<ProfileRows, StoreError> {
         .collect())
 }
 
+/// Refuses a store with an object without any bytes. The engine would take it for a table without rows.
+fn refuse_empty(storage: &Storage) -> Result<(), StoreError> {
+    let tables = std::iter::once(Table::Profiles).chain(Table::OF_ROWS);
+    for table in tables {
+        let objects = storage.list(table.folder())?;
+        if let Some(empty) = objects.into_iter().find(|object| object.bytes == 0) {
+            return Err(StoreError::Object {
+                object: empty.name,
+                reason: "is empty".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Makes an engine with the tables, views and functions of a store.
 fn open(storage: &Storage, place: &str, runtime: &Runtime) -> Result<Opened, StoreError> {
     let before = profile_rows(storage)?;
+    refuse_empty(storage)?;
     let mut config = SessionConfig::new().with_information_schema(true);
     let options = &mut config.options_mut().execution;
     // The folders of partitions lie below a table's folder.
