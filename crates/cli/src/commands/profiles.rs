@@ -118,6 +118,8 @@ pub struct OptionalData {
     pub times: bool,
     /// The modules that each process had mapped.
     pub mappings: bool,
+    /// When threads were off the CPU.
+    pub switches: bool,
 }
 
 /// A profile with the names of its locations.
@@ -246,6 +248,7 @@ impl Selection {
             cpus: by_cpu,
             log: by_time,
             mappings: optional.mappings,
+            switches: optional.switches,
             errors: wanted.errors,
             set_aside: recording.set_aside(),
             branches: wanted.branches,
