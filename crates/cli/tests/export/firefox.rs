@@ -226,5 +226,10 @@ fn waits_have_their_lengths_and_are_markers() {
         }
     }
     assert!(own.values().sum::<u64>() >= 300_000_000, "{own:?}");
+    let tracks = list(&file["threads"]).iter();
+    let spans = tracks.flat_map(|track| markers(&file, track, "off CPU"));
+    let lengths: Vec<f64> = spans.map(|(from, to, _)| to - from).collect();
+    // The marker of the sleep, in milliseconds.
+    assert!(lengths.iter().any(|length| *length >= 299.0), "{lengths:?}");
     assert_eq!(own, expected);
 }

@@ -258,7 +258,7 @@ impl<'a> Writer<'a> {
         }
         for (thread, (_, track)) in tracks {
             for (from, to) in self.source.profile.spans_off_cpu(thread) {
-                if to <= first || from >= last {
+                if to < first || from > last {
                     continue;
                 }
                 let timing = MarkerTiming::Interval(moment(from), moment(to));
