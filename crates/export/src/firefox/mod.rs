@@ -166,7 +166,9 @@ impl<'a> Writer<'a> {
                 let time = sample.elapsed.unwrap_or(0);
                 total.add_samples(1);
                 let (from, to) = self.range.unwrap_or((time, time));
-                self.range = Some((from.min(time), to.max(time)));
+                // The record of a switch follows its sample.
+                let end = time.saturating_add(if is_wait { sample.weight } else { 0 });
+                self.range = Some((from.min(time), to.max(end)));
                 if is_wait {
                     self.wait(track, time, stack, sample.weight);
                     total.add_weight(sample.weight);
