@@ -239,7 +239,7 @@ fn recording_arguments() -> anyhow::Result<record::Arguments> {
 }
 
 /// Reads a number of bytes with a unit.
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "give a size such as 500M or 2G".to_owned();
     let split = text
         .find(|letter: char| !letter.is_ascii_digit())

@@ -1,5 +1,7 @@
 //! `dioptra export`.
 
+#[cfg(feature = "push")]
+mod push;
 mod traces;
 mod uftrace;
 
@@ -11,6 +13,8 @@ use crate::remedies;
 use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+#[cfg(feature = "push")]
+use dioptra_export::otlp_requests;
 use dioptra_export::{
     Exported, Lost, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
     write_firefox, write_flamegraph, write_otlp, write_perfetto, write_pprof, write_speedscope,
@@ -36,6 +40,7 @@ Examples:
   dioptra export --to chrome                 write profile.chrome.json for chrome://tracing
   dioptra export --to perfetto               write profile.pftrace for ui.perfetto.dev
   dioptra export --to otlp                   write profile.otlp.pb for an OpenTelemetry collector
+  dioptra export --to otlp --push http://127.0.0.1:4317 --service web     send it to a collector
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
@@ -65,6 +70,9 @@ pub struct Arguments {
     /// Let the time of inlined functions count for the function that contains them
     #[arg(long)]
     no_inline: bool,
+    #[cfg(feature = "push")]
+    #[command(flatten)]
+    push: push::PushArguments,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -76,6 +84,14 @@ impl Arguments {
     fn output(&self) -> PathBuf {
         let usual = || PathBuf::from(self.to.usual_output());
         self.output.clone().unwrap_or_else(usual)
+    }
+
+    /// Returns the service that the exported profiles are about.
+    fn service(&self) -> Option<&str> {
+        #[cfg(feature = "push")]
+        return self.push.service.as_deref();
+        #[cfg(not(feature = "push"))]
+        None
     }
 }
 
@@ -170,6 +186,7 @@ impl Format {
             cpus: true,
             times: true,
             mappings: self.is_binary(),
+            switches: self == Format::Firefox,
         };
         needs
     }
@@ -177,6 +194,12 @@ impl Format {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
+    #[cfg(feature = "push")]
+    if let Some(option) = arguments.push.given()
+        && format != Format::Otlp
+    {
+        bail!("{option}: only OpenTelemetry's collectors take profiles; add --to otlp");
+    }
     if format == Format::Uftrace {
         return uftrace::run(&arguments);
     }
@@ -215,12 +238,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         events: &events,
         facts: &facts,
         symbols: &symbols,
+        service: arguments.service(),
     };
-    let exported = write_out(&arguments, |out| export.write(out))?;
+    let (exported, exit) = export.run(&arguments)?;
     warn(&facts)?;
     say_lost(format, &exported.lost);
     only.check_end()?;
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Writes the output to the file that was asked for, or to the format's usual one.
@@ -256,16 +280,39 @@ struct Export<'a> {
     events: &'a [usize],
     facts: &'a Facts,
     symbols: &'a SymbolOptions,
+    service: Option<&'a str>,
 }
 
 impl Export<'_> {
-    fn write(&self, out: &mut dyn Write) -> anyhow::Result<Exported> {
-        let source = Source {
+    /// Writes the output, or sends it.
+    fn run(&self, arguments: &Arguments) -> anyhow::Result<(Exported, Exit)> {
+        #[cfg(feature = "push")]
+        if let Some(url) = &arguments.push.push {
+            let mut sender = arguments.push.sender(url)?;
+            let source = self.source();
+            let limit = sender.limit();
+            let sent = otlp_requests(&source, self.service, limit, &mut |request| {
+                sender.send(request)
+            });
+            let exported = sent.map_err(|error| sender.failed(error.into()))?;
+            exported.check(&self.only.profile)?;
+            return Ok((exported, sender.finish()));
+        }
+        let exported = write_out(arguments, |out| self.write(out))?;
+        Ok((exported, Exit::Done))
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source {
             profile: &self.only.profile,
             names: &self.only.names,
             events: self.events,
             origin: &self.only.origin,
-        };
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> anyhow::Result<Exported> {
+        let source = self.source();
         let exported = match self.format {
             Format::Collapsed => write_collapsed(&source, self.value, out)?,
             Format::Pprof => {
@@ -279,7 +326,7 @@ impl Export<'_> {
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
             Format::Chrome => write_chrome(&source, out)?,
             Format::Perfetto => write_perfetto(&source, out)?,
-            Format::Otlp => write_otlp(&source, out)?,
+            Format::Otlp => write_otlp(&source, self.service, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
             Format::Uftrace => bail!("a profile has no calls for uftrace"),
         };

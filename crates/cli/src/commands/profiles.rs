@@ -121,6 +121,8 @@ pub struct OptionalData {
     pub times: bool,
     /// The modules that each process had mapped.
     pub mappings: bool,
+    /// When threads were off the CPU.
+    pub switches: bool,
 }
 
 /// A profile with the names of its locations.
@@ -272,6 +274,7 @@ impl Selection {
             cpus: by_cpu,
             log: by_time,
             mappings: optional.mappings,
+            switches: optional.switches,
             errors: wanted.errors,
             branches: wanted.branches,
             filter: self.filter(),
