@@ -14,13 +14,15 @@ use datafusion::datasource::listing::{
 use datafusion::execution::context::SQLOptions;
 use datafusion::functions_nested::array_has::array_has_udf;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 
 /// A session of queries over a store.
 pub struct Session {
     context: SessionContext,
     runtime: Runtime,
+    /// The queries that were asked, in order.
+    asked: Mutex<Vec<String>>,
 }
 
 /// The rows that answer a query.
@@ -49,7 +51,11 @@ impl Session {
         let context = SessionContext::new_with_config(config);
         let contains = array_has_udf().as_ref().clone();
         context.register_udf(contains.with_aliases(["stack_contains"]));
-        let session = Session { context, runtime };
+        let session = Session {
+            context,
+            runtime,
+            asked: Mutex::default(),
+        };
         let mut tables = vec![Table::Profiles];
         tables.extend(Table::OF_ROWS);
         for table in tables {
@@ -106,6 +112,9 @@ impl Session {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(sql.to_owned());
+        drop(asked);
         self.runtime.block_on(async {
             let frame = self.context.sql_with_options(sql, only_queries).await?;
             let fields = frame.schema().fields().iter();
@@ -116,5 +125,11 @@ impl Session {
             let schema = batches.first().map_or(schema, RecordBatch::schema);
             Ok(Answer { schema, batches })
         })
+    }
+
+    /// Returns the queries that were asked so far, in order. Named questions ask some, which other engines answer, too.
+    pub fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.clone()
     }
 }

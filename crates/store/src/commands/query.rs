@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Show the SQL that makes the views in another engine
     #[arg(long)]
     show_views: bool,
+    /// Also show, on standard error, the SQL that was asked, a statement a line: other engines answer it, too
+    #[arg(long, global = true)]
+    show_sql: bool,
     #[command(subcommand)]
     question: Option<Question>,
 }
@@ -208,6 +211,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let mut out = open(&arguments.output)?;
             out.write_all(&lines)?;
             out.flush()?;
+            show_sql(arguments, &session);
             eprintln!("# event: {event}");
             return Ok(ExitCode::SUCCESS);
         }
@@ -215,6 +219,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = open(&arguments.output)?;
     write_answer(&answer, format, &mut *out)?;
     out.flush()?;
+    show_sql(arguments, &session);
     if let Some(event) = event {
         eprintln!("# event: {event}");
     }
@@ -225,6 +230,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the queries that were asked, if that is wanted.
+fn show_sql(arguments: &Arguments, session: &Session) {
+    for sql in session.asked().iter().filter(|_| arguments.show_sql) {
+        // A query that the user wrote may have several lines.
+        eprintln!("# SQL: {}", dioptra_tables::escape(sql));
+    }
 }
 
 /// Opens the file for an answer; `-` is standard output.
