@@ -45,7 +45,7 @@ pub const KERNEL: u8 = 5;
 pub struct Module {
     pub path: String,
     functions: u32,
-    /// Whether each build of the service has another one.
+    /// True for a module that each build of the service has anew.
     own: bool,
     popularity: Zipf,
 }
