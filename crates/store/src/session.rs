@@ -29,6 +29,8 @@ pub struct Session {
     place: String,
     opened: RefCell<Opened>,
     runtime: Runtime,
+    /// The queries that were asked, in order.
+    asked: RefCell<Vec<String>>,
 }
 
 /// The engine, and the rows of profiles that were there before it listed any table.
@@ -65,6 +67,7 @@ impl Session {
             place: store.place().to_owned(),
             opened: RefCell::new(opened),
             runtime,
+            asked: RefCell::default(),
         })
     }
 
@@ -74,6 +77,7 @@ impl Session {
     /// # Errors
     /// The statement is wrong or is no query, an object of the store can't be read, or profiles are merged all the time.
     pub fn sql(&self, sql: &str) -> Result<Answer, StoreError> {
+        self.asked.borrow_mut().push(sql.to_owned());
         for _ in 0..ATTEMPTS {
             let answer = self.answer(sql);
             let now = profile_rows(&self.storage)?;
@@ -104,6 +108,11 @@ impl Session {
             let schema = batches.first().map_or(schema, RecordBatch::schema);
             Ok(Answer { schema, batches })
         })
+    }
+
+    /// Returns the queries that were asked so far, in order. Named questions ask some, which other engines answer, too.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
     }
 }
 

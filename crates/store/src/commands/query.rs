@@ -47,6 +47,9 @@ pub struct Arguments {
     /// Show the SQL that makes the views in another engine
     #[arg(long)]
     show_views: bool,
+    /// Also show, on standard error, the SQL that was asked, a statement a line: other engines answer it, too
+    #[arg(long, global = true)]
+    show_sql: bool,
     #[command(flatten)]
     patience: Patience,
     #[command(subcommand)]
@@ -215,6 +218,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 _ => stacks.write_collapsed(&mut *out)?,
             }
             out.flush()?;
+            show_sql(arguments, &session);
             eprintln!("# event: {}", stacks.name);
             return Ok(ExitCode::SUCCESS);
         }
@@ -239,6 +243,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = open(&arguments.output)?;
     write(&mut *out)?;
     out.flush()?;
+    show_sql(arguments, &session);
     if let Some(event) = event {
         eprintln!("# event: {event}");
     }
@@ -268,6 +273,14 @@ fn write_svg(stacks: &StackValues, out: &mut (dyn Write + Send)) -> anyhow::Resu
         eprintln!("# {narrow} frames are too narrow to draw");
     }
     Ok(())
+}
+
+/// Shows the queries that were asked, if that is wanted.
+fn show_sql(arguments: &Arguments, session: &Session) {
+    for sql in session.asked().iter().filter(|_| arguments.show_sql) {
+        // A query that the user wrote may have several lines.
+        eprintln!("# SQL: {}", dioptra_tables::escape(sql));
+    }
 }
 
 /// Opens the file for an answer; `-` is standard output.
