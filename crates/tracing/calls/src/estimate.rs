@@ -7,9 +7,9 @@
 //! outer one.
 
 use crate::frames::OpenCalls;
-use crate::statistics::{FunctionTimes, Sampled};
+use crate::statistics::{FunctionTimes, Sampled, ScaledEstimate};
 use crate::view::View;
-use dioptra_filters::{SampleKind, ScaledEstimate};
+use dioptra_filters::SampleKind;
 use rustc_hash::FxHashMap;
 
 /// Calls, total time, self time.
