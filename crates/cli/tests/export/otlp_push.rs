@@ -114,7 +114,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // It ends when its standard input does.
+        // The collector ends when its standard input does.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -1,8 +1,7 @@
 //! The Firefox Profiler's processed profile: a track for each thread, each sample with its stack and its time.
 //!
 //! Markers hold what is no sample: the spans in which threads were off the CPU, and the numbers of events in short spans
-//! of time, which the Firefox Profiler draws as a graph. The format's own counters are drawn for memory, power and
-//! bandwidth only.
+//! of time, which the Firefox Profiler draws as a graph. The format's own counters are not used.
 //!
 //! The crate `fxprof-processed-profile`, which samply writes its profiles with, knows the format.
 
