@@ -57,7 +57,11 @@ enum Chore {
     /// Trace random programs, and kill traced ones, for a long time
     Soak(soak::Arguments),
     /// Check and test the store of many profiles, a workspace of its own that takes minutes to build
-    Store,
+    Store {
+        /// Kill 500 writers and 500 mergers, and fail at each request to a server
+        #[arg(long)]
+        faults: bool,
+    },
     /// Trace programs on 64-bit Arm, in a virtual machine, and compare the traces with what the programs say themselves
     ArmTest(arm_test::Arguments),
     /// Check what needs hardware counters, in a virtual machine that emulates them exactly
@@ -80,7 +84,8 @@ fn main() -> ExitCode {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Chore::Store => store::run().map(|()| ExitCode::SUCCESS),
+        Chore::Store { faults: false } => store::run().map(|()| ExitCode::SUCCESS),
+        Chore::Store { faults: true } => store::faults().map(|()| ExitCode::SUCCESS),
         Chore::ArmTest(arguments) => arm_test::run(&arguments),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
         Chore::Man(arguments) => packages::man(&arguments),

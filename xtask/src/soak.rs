@@ -1,3 +1,5 @@
+//! `cargo xtask soak agent`: the agent, killed at random moments while its uploads fail at random.
+//!
 //! `cargo xtask soak`: the random tests of tracing, at length and with other seeds, its clocks, for minutes, and programs that
 //! are hard to trace, again and again: many call stacks, libraries that come and go, threads at the start, sanitizers, LuaJIT.
 
@@ -8,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
     /// The number of random trees of calls that are executed, over all ways to build the program
     #[arg(long, default_value_t = 10_000)]
     trees: u64,
@@ -31,8 +35,40 @@ pub struct Arguments {
     only: Option<String>,
 }
 
+/// A part of the soak that is asked for by itself.
+#[derive(clap::Subcommand)]
+enum What {
+    /// `dioptra agent`, killed at random moments while its uploads fail at random
+    Agent {
+        /// The number of times that the agent is killed
+        #[arg(long, default_value_t = 500)]
+        kills: u64,
+    },
+}
+
+/// Kills the agent, and checks that every segment arrives.
+fn agent(kills: u64) -> Result<()> {
+    let status = Command::new("cargo")
+        .args(["test", "-p", "dioptra", "--test", "agent"])
+        .args([
+            "--",
+            "--nocapture",
+            "--exact",
+            "nothing_is_lost_whatever_fails",
+        ])
+        .env("DIOPTRA_SOAK_AGENT_KILLS", kills.to_string())
+        .current_dir(crate::root())
+        .status()
+        .context("cargo does not start")?;
+    ensure!(status.success(), "a segment was lost or changed: see above");
+    Ok(())
+}
+
 /// Runs the tests that make up what they do.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(What::Agent { kills }) = arguments.what {
+        return agent(kills);
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let seed = arguments.seed.unwrap_or(now.as_secs() << 20);
     println!("--- seed {seed}");

@@ -10,21 +10,44 @@ use std::process::Command;
 pub fn run() -> Result<()> {
     let root = crate::root();
     let store = root.join("crates/store");
-    cargo(&root, &["build", "--package", "dioptra"])?;
-    cargo(&store, &["fmt", "--all", "--check"])?;
+    cargo(&root, &["build", "--package", "dioptra"], &[])?;
+    cargo(&store, &["fmt", "--all", "--check"], &[])?;
     let lints = ["clippy", "--all-targets", "--", "-D", "warnings"];
-    cargo(&store, &lints)?;
+    cargo(&store, &lints, &[])?;
     // A build without the engine of queries has code that only it compiles.
     let mut without = vec!["clippy", "--no-default-features", "--lib", "--bins"];
     without.extend(&lints[2..]);
-    cargo(&store, &without)?;
-    cargo(&store, &["test"])
+    cargo(&store, &without, &[])?;
+    cargo(&store, &["test"], &[])
 }
 
-fn cargo(folder: &Path, words: &[&str]) -> Result<()> {
+/// Kills 500 writers and 500 mergers at random moments, fills disks, cuts files, and lets a server fail at each request.
+pub fn faults() -> Result<()> {
+    let root = crate::root();
+    let store = root.join("crates/store");
+    cargo(&root, &["build", "--package", "dioptra"], &[])?;
+    let tests = [
+        "test",
+        "--test",
+        "safety",
+        "--test",
+        "compaction",
+        "--test",
+        "faults",
+    ];
+    let wanted = [
+        ("DIOPTRA_STORE_KILLS", "500"),
+        ("DIOPTRA_STORE_FAULTS", "all"),
+    ];
+    let words: Vec<&str> = tests.into_iter().chain(["--", "--nocapture"]).collect();
+    cargo(&store, &words, &wanted)
+}
+
+fn cargo(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     println!("--- cargo {} in {}", words.join(" "), folder.display());
     let status = Command::new("cargo")
         .args(words)
+        .envs(variables.iter().copied())
         .current_dir(folder)
         .status()
         .context("cargo does not start")?;

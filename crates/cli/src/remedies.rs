@@ -45,6 +45,7 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
             PerfDataError::NotPerfData { .. } => {
                 Some("name a file that `dioptra record` or `perf record` wrote")
             }
+            PerfDataError::NotAPipe { .. } => Some("`dioptra report -i FILE` reads it"),
             _ => None,
         };
     }

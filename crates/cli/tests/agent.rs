@@ -432,3 +432,224 @@ fn a_dry_run_checks_and_leaves_nothing() {
     end(&mut second);
     assert!(second.wait().expect("a process").success());
 }
+
+/// Returns the number of bytes of all recordings in a directory, complete or not.
+fn bytes_in(directory: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return 0;
+    };
+    let sizes = entries.flatten().filter_map(|entry| entry.metadata().ok());
+    sizes
+        .filter(|found| found.is_file())
+        .map(|found| found.len())
+        .sum()
+}
+
+/// The segment that is being recorded counts, too.
+#[test]
+fn the_spool_is_within_its_bound_at_every_moment() {
+    let bench = Bench::new();
+    let most: u64 = 3 << 20;
+    let mut command = bench.agent(&["--every", "4", "--segments", "6", "--max-disk", "3M"]);
+    // Many samples, which are not made smaller.
+    command.args(["-F", "20000", "-z", "0", "-m", "64K"]);
+    let mut agent = command.spawn().expect("dioptra starts");
+    let (mut largest, mut all, mut looks) = (0, BTreeMap::new(), 0_u64);
+    while agent.try_wait().expect("a process").is_none() {
+        largest = largest.max(bytes_in(&bench.spool()));
+        all.extend(recordings(&bench.spool()));
+        looks += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = agent.wait_with_output().expect("a process");
+    let text = errors(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(looks > 10, "{looks} looks");
+    assert!(largest <= most, "{largest} of {most} bytes: {text}");
+    let recorded: u64 = all.values().sum();
+    if recorded > 2 * most {
+        assert!(
+            text.contains("ended early: it has half of --max-disk"),
+            "{text}"
+        );
+        assert!(text.contains("the oldest segments were deleted"), "{text}");
+    }
+}
+
+/// The next segment begins when one ends, and each says what was not recorded before it.
+#[test]
+fn segments_follow_one_another() {
+    let bench = Bench::new();
+    let output = bench.run(&["--every", "1.6", "--segments", "4"]);
+    let text = errors(&output);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(recordings(&bench.spool()).len(), 4, "{text}");
+    for name in recordings(&bench.spool()).keys() {
+        assert!(samples(&bench.spool().join(name)) > 0, "{name}");
+    }
+    let gaps = text.matches("ms not recorded before it").count();
+    assert_eq!(gaps, 3, "{text}");
+    println!("{text}");
+}
+
+/// A file system of its own, of two mebibytes.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<SmallDisk> {
+        fs::create_dir_all(at).ok()?;
+        let mut command = Command::new("mount");
+        command
+            .args(["-t", "tmpfs", "-o", "size=2M", "small"])
+            .arg(at);
+        let output = command.output().ok()?;
+        output.status.success().then(|| SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// A full disk ends a segment, whose samples up to there stay; the agent tries again until there is room.
+#[test]
+fn a_full_disk_loses_nothing_that_was_written() {
+    let bench = Bench::new();
+    let Some(disk) = SmallDisk::mount(&bench.spool()) else {
+        return dioptra_testprograms::skip("no file system can be mounted here");
+    };
+    let filler = bench.spool().join("filler");
+    let mut command = bench.agent(&["--every", "2", "--segments", "3", "--max-disk", "1G"]);
+    command.args(["-F", "4000", "-z", "0"]);
+    let agent = command.spawn().expect("dioptra starts");
+    let began = Instant::now();
+    while bench.known() == 0 && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let before = recordings(&bench.spool());
+    // Somebody else fills the disk.
+    let mut file = fs::File::create(&filler).expect("a file");
+    while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+    drop(file);
+    std::thread::sleep(Duration::from_secs(3));
+    fs::remove_file(&filler).expect("the filler");
+    let output = agent.wait_with_output().expect("a process");
+    let text = errors(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("trying again in"), "{text}");
+    let left = recordings(&bench.spool());
+    for (name, size) in &before {
+        assert_eq!(left.get(name), Some(size), "{name}: {text}");
+    }
+    assert!(left.len() > before.len(), "{text}");
+    for name in left.keys() {
+        assert!(samples(&bench.spool().join(name)) > 0, "{name}");
+    }
+    drop(disk);
+}
+
+/// The agent is killed at random moments, while its uploads fail, arrive and fail, or do not end, at random. Every segment that
+/// was complete at any moment arrives, unchanged, and none arrives with another content.
+///
+/// `cargo xtask soak agent` does so 500 times.
+#[test]
+fn nothing_is_lost_whatever_fails() {
+    let kills = std::env::var("DIOPTRA_SOAK_AGENT_KILLS");
+    let kills: u64 = kills.map_or(12, |kills| kills.parse().expect("a number"));
+    let bench = Bench::new();
+    let (folder, arrived) = (bench.folder.path().display(), bench.arrived());
+    let faulty = bench.folder.path().join("faulty.sh");
+    let text = format!(
+        "#!/bin/sh\nchance=$(od -An -N1 -tu1 /dev/urandom)\n\
+         echo run >> {folder}/runs\n\
+         if [ $chance -lt 64 ]; then exit 1; fi\n\
+         if [ $chance -lt 80 ]; then exec sleep 5; fi\n\
+         for file; do name=$(basename \"$file\"); to={arrived}/$name\n\
+         cp \"$file\" {arrived}/.$name.$$ || exit 2\n\
+         if [ -e $to ]; then echo $name >> {folder}/again\n\
+         cmp -s $to {arrived}/.$name.$$ || echo $name >> {folder}/differ; fi\n\
+         mv {arrived}/.$name.$$ $to; done\n\
+         if [ $chance -gt 230 ]; then exit 3; fi\n",
+        arrived = arrived.display(),
+    );
+    fs::write(&faulty, text).expect("a script");
+    fs::set_permissions(&faulty, fs::Permissions::from_mode(0o755)).expect("a script");
+    let faulty = faulty.to_str().expect("a path");
+    let mut complete = BTreeMap::new();
+    let mut seed = std::process::id().into();
+    let mut random = |end: u64| -> u64 {
+        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % end
+    };
+    let mut refused = 0;
+    for round in 0..kills {
+        // Long segments are prepared before the one ahead ends.
+        let every = if round % 4 == 3 { "0.6" } else { "0.1" };
+        let options = [
+            "--every",
+            every,
+            "--upload",
+            faulty,
+            "--upload-timeout",
+            "1",
+            "-q",
+        ];
+        let mut command = bench.agent(&options);
+        command.stderr(Stdio::null());
+        let mut agent = command.spawn().expect("dioptra starts");
+        // Every second agent has completed a segment at least; the others may be killed while they start.
+        let (before, began) = (bench.known(), Instant::now());
+        while round % 2 == 0 && bench.known() <= before && began.elapsed() < PATIENCE {
+            complete.extend(recordings(&bench.spool()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let most = if round % 4 == 3 { 2000 } else { 300 };
+        let end = Instant::now() + Duration::from_millis(random(most));
+        while Instant::now() < end {
+            complete.extend(recordings(&bench.spool()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        agent.kill().expect("a process");
+        agent.wait().expect("a process");
+        complete.extend(recordings(&bench.spool()));
+        refused += recordings(&bench.spool().join("refused")).len();
+    }
+    // All that is left arrives once uploads work.
+    let script = bench.script("");
+    let script = script.to_str().expect("a path");
+    let mut agents = 0;
+    loop {
+        let output = bench.run(&["--every", "0.1", "--segments", "1", "--upload", script]);
+        assert!(output.status.success(), "{}", errors(&output));
+        complete.extend(recordings(&bench.spool()));
+        agents += 1;
+        if recordings(&bench.spool()).is_empty() || agents == 100 {
+            break;
+        }
+    }
+    let arrived = recordings(&bench.arrived());
+    let lines = |name: &str| {
+        let text = fs::read_to_string(bench.folder.path().join(name)).unwrap_or_default();
+        text.lines().count()
+    };
+    println!(
+        "{kills} kills: {} segments were complete, {} arrived, {} of them again; {} uploads, {refused} segments were set aside meanwhile",
+        complete.len(),
+        arrived.len(),
+        lines("again"),
+        lines("runs"),
+    );
+    assert_eq!(recordings(&bench.spool()), BTreeMap::new());
+    assert_eq!(recordings(&bench.spool().join("refused")), BTreeMap::new());
+    assert_eq!(lines("differ"), 0, "segments arrived with two contents");
+    assert!(arrived.len() as u64 >= kills / 4, "{}", arrived.len());
+    for (name, size) in &complete {
+        assert_eq!(arrived.get(name), Some(size), "{name}");
+    }
+    for name in arrived.keys() {
+        assert!(samples(&bench.arrived().join(name)) > 0, "{name}");
+    }
+}

@@ -229,8 +229,9 @@ fn serial_rows_filters_orders_and_numbers_of_tables() {
         .output();
     let refused = refused.expect("dioptra starts");
     let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{errors}");
     assert!(
-        !refused.status.success() && errors.contains("samples[now]"),
+        errors.contains("no column `nothing`") && errors.contains("samples[now]"),
         "{errors}"
     );
 }
@@ -253,6 +254,100 @@ fn what_cannot_be_shown_is_refused() {
     let status = top(&["--batch", "-e", "cpu-clock:u", "--", "sh", "-c", "exit 7"]);
     let status = { status }.output().expect("dioptra starts");
     assert_eq!(status.status.code(), Some(7), "{status:?}");
+}
+
+/// Callers of a function, with those that the compiler inlined.
+#[test]
+fn serial_callers_have_inlined_functions() {
+    or_skip!(programs::need_sampling());
+    let flags = ["-O2", "-g", "-fno-omit-frame-pointer"];
+    let inline = or_skip!(programs::c("inline", &flags));
+    let inline = inline.to_str().expect("a path");
+    let again = format!("while :; do {inline} 20 > /dev/null; done");
+    let options = ["-e", "cpu-clock:u", "-d", "0.3", "--", "sh", "-c", &again];
+    let mut terminal = Terminal::start(&options, 24, 100);
+    terminal.wait("the function", |text| text.contains("outer"));
+    terminal.press("/outer\r");
+    terminal.wait("the filter", |text| text.contains("/outer"));
+    terminal.press("c");
+    let plain = terminal.wait("the callers", |text| text.contains("callers of outer"));
+    assert!(!plain.contains("mixer"), "{plain}");
+    terminal.press("i");
+    terminal.wait("the inlined functions", |text| {
+        ["step", "mixer", "shaker", "outer", "main"]
+            .iter()
+            .all(|name| text.contains(name))
+    });
+    terminal.press("i");
+    terminal.wait("the callers alone", |text| !text.contains("mixer"));
+    terminal.press("q");
+    assert!(terminal.child.wait().expect("a child").success());
+}
+
+/// A recording that comes through a pipe has the samples that `dioptra report` counts.
+#[test]
+fn serial_a_pipe_is_shown() {
+    or_skip!(programs::need_sampling());
+    let shares = or_skip!(programs::c("shares", &["-O1"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("recorded");
+    let record = |program: &str, options: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(["record", "-e", "cpu-clock:u", "-F", "2000", "-o", "-"]);
+        let file = File::create(&path).expect("a file");
+        command.args(options).arg("--").arg(&shares).arg("500");
+        command
+            .stdout(file)
+            .stderr(Stdio::null())
+            .stdin(Stdio::null());
+        assert!(
+            command.status().expect("it starts").success(),
+            "{command:?}"
+        );
+    };
+    let check = |what: &str| {
+        let mut shown = top(&["-i", "-", "--batch", "-d", "0.1", "--format", "json"]);
+        shown.stdin(File::open(&path).expect("a file"));
+        let tables = tables(&output(&mut shown));
+        let last = tables.last().expect("a table");
+        let samples = column(last, "samples[all]", "function");
+        check_shares(&samples, what);
+        let mut report = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+        report.args(["report", "--format", "json", "-i"]).arg(&path);
+        let reported: Value = serde_json::from_slice(&output(&mut report).stdout).expect("a table");
+        let columns = reported["columns"].as_array().expect("columns");
+        let ids = columns.iter().filter_map(|column| column["id"].as_str());
+        let id = { ids }
+            .find(|id| id.starts_with("samples"))
+            .expect("a column");
+        assert_eq!(column(&reported, id, "function"), samples, "{what}");
+    };
+    record(env!("CARGO_BIN_EXE_dioptra"), &["-g"]);
+    check("our pipe");
+    record(env!("CARGO_BIN_EXE_dioptra"), &["-g", "-z"]);
+    check("our compressed pipe");
+    if programs::need_tool("perf").is_ok() {
+        record("perf", &["-g"]);
+        check("perf's pipe");
+    }
+    // A file is no pipe, and neither is text.
+    let refused = |reason: &str| {
+        let mut refused = top(&["-i", "-", "--batch"]);
+        refused.stdin(File::open(&path).expect("a file"));
+        let refused = refused.output().expect("dioptra starts");
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(reason), "{errors}");
+    };
+    std::fs::write(&path, "no recording").expect("a file");
+    refused("not a perf.data file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+    command
+        .args(["record", "-q", "-e", "cpu-clock:u", "-o"])
+        .arg(&path)
+        .arg("true");
+    assert!(output(&mut command).status.success());
+    refused("`dioptra report -i FILE` reads it");
 }
 
 /// A terminal with `dioptra top` in it.

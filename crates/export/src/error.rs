@@ -18,6 +18,10 @@ pub enum ExportError {
     /// The output could not be written.
     #[error("writing the output")]
     Write(#[from] io::Error),
+    /// A collector did not take a request.
+    #[cfg(feature = "push")]
+    #[error(transparent)]
+    Push(#[from] crate::PushError),
     /// The written values do not add up to the profile's total.
     #[error("{event}: the written {value} add up to {written}, but the profile has {total}")]
     Total {

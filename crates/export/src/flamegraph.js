@@ -101,4 +101,6 @@
     }
   });
   draw();
+  // The outermost frames are at the bottom, which a tall picture does not show at first.
+  window.scrollTo(0, document.documentElement.scrollHeight);
 })();

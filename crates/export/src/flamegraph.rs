@@ -110,6 +110,37 @@ pub fn write_flamegraph(
     })
 }
 
+/// Writes stacks that are no profile's as a flame graph: the names of each, outermost first, and its value. Returns the
+/// sum of all values, and the number of frames that are too narrow to draw.
+///
+/// # Errors
+/// Writing failed.
+pub fn write_stacks_flamegraph<'s>(
+    name: &str,
+    unit: &'static str,
+    stacks: impl IntoIterator<Item = (&'s [String], u64)>,
+    out: &mut dyn Write,
+) -> Result<(u64, u64), ExportError> {
+    let mut picture = Picture::new(unit);
+    let mut labels: HashMap<&str, LabelId> = HashMap::new();
+    for (names, value) in stacks {
+        let mut at = 0;
+        for name in names {
+            let label = match labels.get(&**name) {
+                Some(label) => *label,
+                None => {
+                    let label = picture.label(name);
+                    labels.insert(name, label);
+                    label
+                }
+            };
+            at = picture.below(at, label);
+        }
+        picture.add(at, value);
+    }
+    picture.write(name, out)
+}
+
 /// Returns the unit of the values.
 fn unit(source: &Source<'_>, event: usize, value: Value) -> &'static str {
     match value {

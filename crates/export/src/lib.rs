@@ -11,6 +11,9 @@
 //! Writers read the counts of the profile, which are exact sums. They write while they walk through the stacks; only
 //! tables of names wait until the end.
 //!
+//! [`otlp_requests`] divides a profile into requests that OpenTelemetry's collectors take. With the feature `push`, a
+//! [`Collector`] sends them.
+//!
 //! [`write_uftrace`] writes a trace of calls as a directory of uftrace's, and [`read_uftrace`] makes a trace of one.
 //!
 //! **Invariant:** the written values of an event add up to the profile's total ([`Exported::check`]).
@@ -44,6 +47,7 @@ mod tasks;
 mod timed_samples;
 mod traces;
 mod uftrace;
+mod wire;
 
 pub use autofdo::write_autofdo;
 pub use callgrind::write_callgrind;
@@ -52,22 +56,25 @@ pub use collapsed::write_collapsed;
 pub use error::ExportError;
 pub use exported::{EventTotal, Exported};
 pub use firefox::write_firefox;
-pub use flamegraph::write_flamegraph;
+pub use flamegraph::{write_flamegraph, write_stacks_flamegraph};
 pub use import::{
     ImportError, ImportFormat, ImportOptions, Imported, ImportedEvent, Omitted, OmittedKind, import,
 };
 pub use lost::{Lost, LostKind};
 pub use origin::Origin;
-pub use otlp::write_otlp;
+#[cfg(feature = "push")]
+pub use otlp::push::{Accepted, Collector, Protocol, PushError, PushOptions, Waiting};
+pub use otlp::requests::{OtlpRequest, TakeRequest};
+pub use otlp::{otlp_requests, write_otlp};
 pub use paths::{PathId, PathNode, Paths};
 pub use perfetto::write_perfetto;
 pub use pprof::write_pprof;
 pub use source::{Source, Value};
 pub use speedscope::write_speedscope;
 pub use traces::{
-    ExportedTrace, NOT_SHOWN, TraceSource, write_trace_callgrind, write_trace_chrome,
-    write_trace_collapsed, write_trace_flamegraph, write_trace_perfetto, write_trace_pprof,
-    write_trace_speedscope,
+    ExportedTrace, NOT_SHOWN, TraceSource, trace_otlp_requests, write_trace_callgrind,
+    write_trace_chrome, write_trace_collapsed, write_trace_firefox, write_trace_flamegraph,
+    write_trace_otlp, write_trace_perfetto, write_trace_pprof, write_trace_speedscope,
 };
 pub use uftrace::{
     UftraceExportError, UftraceExported, UftraceImportError, UftraceImported, UftraceLoss,

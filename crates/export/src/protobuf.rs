@@ -25,6 +25,10 @@ impl Message {
         &self.bytes
     }
 
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push((value & 0x7f) as u8 | 0x80);

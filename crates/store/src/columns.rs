@@ -31,6 +31,7 @@ pub(crate) enum Value<'a> {
     Integer(i64),
     OptionalInteger(Option<i64>),
     Double(f64),
+    OptionalDouble(Option<f64>),
     Texts(&'a [&'a str]),
 }
 
@@ -95,6 +96,11 @@ impl Rows {
                     column.append_value(*number);
                     self.hash.bytes(&number.to_bits().to_le_bytes());
                 }
+                (Column::Double(column), Value::OptionalDouble(number)) => {
+                    column.append_option(*number);
+                    let bits = number.map(|number| number.to_bits().cast_signed());
+                    self.hash.optional_number(bits);
+                }
                 (Column::Texts(column), Value::Texts(texts)) => {
                     self.hash
                         .number(i64::try_from(texts.len()).unwrap_or(i64::MAX));
@@ -144,7 +150,7 @@ impl Rows {
 /// Returns how Parquet is written: rising times as differences, long texts without statistics.
 ///
 /// Most files are small, so statistics of pages and a copy of the schema in Arrow's own format would be much of them.
-fn options() -> ArrowWriterOptions {
+pub(crate) fn options() -> ArrowWriterOptions {
     let level = ZstdLevel::try_new(LEVEL).unwrap_or_default();
     let times = ColumnPath::from("elapsed_ns");
     let mut properties = WriterProperties::builder()

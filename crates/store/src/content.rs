@@ -1,11 +1,16 @@
-//! The content of a recording, as the rows of a store.
+//! The content of a recording or a trace, as the rows of a store.
 
+mod calls;
 mod functions;
+mod identities;
+mod mappings;
 mod read;
 mod rows;
+mod traced;
+mod windows;
 
-pub use read::ReadOptions;
-pub(crate) use read::read;
+pub use read::{DEFAULT_EACH_CALL, ReadOptions};
+pub(crate) use read::{Input, read};
 
 use crate::columns::Rows;
 use crate::labels::Labels;
@@ -24,8 +29,35 @@ pub struct EventTotal {
     pub weight: i64,
 }
 
-/// The content of a recording.
+/// The kinds of things in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A recording of samples.
+    Profile,
+    /// A trace of calls.
+    Trace,
+}
+
+impl Kind {
+    /// Returns the word in the column `kind`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Profile => "profile",
+            Kind::Trace => "trace",
+        }
+    }
+
+    /// Returns the kind of a word; `None` for other words.
+    pub(crate) fn of_word(word: &str) -> Option<Kind> {
+        [Kind::Profile, Kind::Trace]
+            .into_iter()
+            .find(|kind| kind.word() == word)
+    }
+}
+
+/// The content of a recording or a trace.
 pub(crate) struct Content {
+    pub kind: Kind,
     /// The profile's id: a hash of the recording's bytes.
     pub profile_id: String,
     /// The labels.
@@ -42,10 +74,12 @@ pub(crate) struct Content {
     pub file_bytes: i64,
     /// The sums of each event.
     pub totals: Vec<EventTotal>,
+    /// The number of traced calls.
+    pub calls: i64,
     /// Losses and doubts of the recording: a sentence each.
     pub warnings: Vec<String>,
     /// The parts of the recording that the store has no place for.
     pub lost: Vec<String>,
-    /// The rows of each table of [`crate::schema::Table::OF_ROWS`].
+    /// The rows, those that other rows refer to first. Tables without rows may be missing.
     pub rows: Vec<Rows>,
 }

@@ -57,6 +57,26 @@ pub enum StoreError {
         /// The place of the damage, in bytes from the file's start.
         offset: u64,
     },
+    /// A directory is no trace.
+    #[error("{}: no file of samples and no trace of calls", path.display())]
+    NoTrace {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A trace could not be opened.
+    #[error(transparent)]
+    OpenTrace(#[from] dioptra_tracedata::TraceOpenError),
+    /// A trace is damaged.
+    #[error("{}: damaged: {damage}", path.display())]
+    DamagedTrace {
+        /// The trace's directory.
+        path: PathBuf,
+        /// The file, the place in it and the defect.
+        damage: String,
+    },
+    /// A trace's own rules can't be followed.
+    #[error(transparent)]
+    TraceView(#[from] dioptra_calls::ViewError),
     /// A value is too large for a signed number of 64 bits.
     #[error(
         "{column}: {value} is too large for the store, whose largest number is 9223372036854775807"
@@ -95,12 +115,23 @@ pub enum StoreError {
     },
     /// An object of a profile is missing or has another size, and this machine's names differ from those in the store.
     #[error(
-        "{object}: missing or damaged, and the recording has other names on this machine than where it was added"
+        "{object}: missing or damaged, and the recording has other names on this machine, or is added with other options, than before"
     )]
     NotRepairable {
         /// The object.
         object: String,
     },
+    /// Objects vanished while they were written, or writing took too long.
+    #[error(
+        "{place}: objects vanished while they were written, or writing took more than an hour; nothing was added"
+    )]
+    Disturbed {
+        /// The place.
+        place: String,
+    },
+    /// Profiles were merged again and again while a query ran.
+    #[error("profiles were merged while the query ran; ask again")]
+    Merged,
     /// An object of the store could not be read as what it should be.
     #[error("{object}: {reason}")]
     Object {
@@ -120,6 +151,9 @@ pub enum StoreError {
     /// Reading or writing an object of a remote store failed.
     #[error(transparent)]
     Remote(#[from] object_store::Error),
+    /// Writing a flame graph failed.
+    #[error(transparent)]
+    Export(#[from] dioptra_export::ExportError),
     /// Making Parquet failed.
     #[error(transparent)]
     Parquet(#[from] parquet::errors::ParquetError),

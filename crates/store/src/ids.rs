@@ -3,10 +3,11 @@
 //! Profiles and imports have 32 digits. Functions, modules and stacks have 20, since their ids are most of a store's
 //! bytes: among a hundred million functions two share an id with a probability of 4 in 10⁹.
 
+use crate::error::StoreError;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Hashes the parts of a thing into its id.
@@ -82,14 +83,43 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 /// # Errors
 /// The file can't be read.
 pub(crate) fn of_file(path: &Path) -> std::io::Result<(String, u64)> {
-    let mut file = File::open(path)?;
     let mut hash = Sha256::new();
+    let size = add_file(path, &mut hash)?;
+    Ok((hexadecimal(&hash.finalize()[..16]), size))
+}
+
+/// Returns the id of some files of a folder, and the sum of their sizes in bytes. Files that are missing count as such.
+///
+/// # Errors
+/// A file can't be read.
+pub(crate) fn of_files(folder: &Path, names: &[&str]) -> Result<(String, u64), StoreError> {
+    let mut whole = Hasher::new("folder");
+    let mut sum = 0;
+    for name in names {
+        let path = folder.join(name);
+        whole.text(name);
+        let mut hash = Sha256::new();
+        match add_file(&path, &mut hash) {
+            Ok(size) => {
+                sum += size;
+                whole.bytes(&hash.finalize());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => whole.bytes(&[]),
+            Err(error) => return Err(StoreError::file(path)(error)),
+        }
+    }
+    Ok((whole.id(), sum))
+}
+
+/// Adds a file's bytes to a hash, and returns their number.
+fn add_file(path: &Path, hash: &mut Sha256) -> std::io::Result<u64> {
+    let mut file = File::open(path)?;
     let mut buffer = vec![0; 1 << 20];
     let mut size = 0;
     loop {
         let read = file.read(&mut buffer)?;
         if read == 0 {
-            return Ok((hexadecimal(&hash.finalize()[..16]), size));
+            return Ok(size);
         }
         hash.update(&buffer[..read]);
         size += read as u64;

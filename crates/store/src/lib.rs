@@ -13,6 +13,7 @@
 //! shows their rows, and [`Store::gc`] deletes them.
 
 mod columns;
+mod compact;
 mod content;
 mod error;
 mod ids;
@@ -20,6 +21,8 @@ mod labels;
 mod maintenance;
 #[cfg(feature = "query")]
 mod output;
+#[cfg(feature = "query")]
+mod page;
 mod profile_row;
 #[cfg(feature = "query")]
 mod questions;
@@ -30,18 +33,21 @@ mod storage;
 mod store;
 pub mod views;
 
-pub use content::{EventTotal, ReadOptions};
+pub use compact::{CompactOptions, Compacted, LONGEST_SETTLE};
+pub use content::{DEFAULT_EACH_CALL, EventTotal, Kind, ReadOptions};
 pub use error::StoreError;
 pub use labels::{ChosenLabels, Labels, UNKNOWN};
 pub use maintenance::{Collected, Orphans, Verified};
 #[cfg(feature = "query")]
 pub use output::{OutputFormat, write_answer};
+#[cfg(feature = "query")]
+pub use page::write_page;
 pub use profile_row::{RowObject, StoredProfile};
 #[cfg(feature = "query")]
 pub use questions::{
-    Chosen, FlameOptions, RegressionOptions, SampleSet, TopOptions, flame, regressions,
-    top_functions,
+    Chosen, FlameOptions, RegressionOptions, SampleSet, StackValues, TopOptions, flame,
+    regressions, top_functions,
 };
 #[cfg(feature = "query")]
 pub use session::{Answer, Session};
-pub use store::{Added, How, Store};
+pub use store::{Added, DEFAULT_TIMEOUT, How, Store};

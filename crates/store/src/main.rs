@@ -17,7 +17,7 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  dioptra-store add perf.data --to profiles --service web       add a recording; the folder is made
+  dioptra-store add perf.data --to profiles --service web       add a recording or a trace; the folder is made
   dioptra-store list --store profiles                           show what there is
   dioptra-store query --store profiles top-functions --since 7d --group-by service
   dioptra-store query --store profiles 'SELECT service, sum(weight) FROM samples GROUP BY service'
@@ -31,10 +31,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Add recordings to a store
+    /// Add recordings and traces to a store
     Add(commands::add::Arguments),
     /// Show the profiles of a store
     List(commands::list::Arguments),
+    /// Merge the rows of small profiles into larger files
+    Compact(commands::compact::Arguments),
     /// Delete what interrupted writers left
     Gc(commands::gc::Arguments),
     /// Read everything, and compare it with what was written
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Add(arguments) => commands::add::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),
+        Command::Compact(arguments) => commands::compact::run(&arguments),
         Command::Gc(arguments) => commands::gc::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         #[cfg(feature = "query")]
@@ -79,7 +82,13 @@ fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         StoreError::NoStore { .. } => Some("`dioptra store add FILE --to PLACE` makes one"),
         StoreError::Label { label: "host", .. } => Some("give another with --host"),
         StoreError::Label { .. } => Some("give another with --service"),
-        StoreError::Damaged { .. } => Some("copy or record it again"),
+        StoreError::Disturbed { .. } => Some("add it again"),
+        StoreError::NoTrace { .. } => {
+            Some("give a file of `dioptra record`, or the directory of `dioptra trace record`")
+        }
+        StoreError::Damaged { .. } | StoreError::DamagedTrace { .. } => {
+            Some("copy or record it again")
+        }
         StoreError::OtherLabel { .. } => {
             Some("leave the label out, or add the recording to another store")
         }

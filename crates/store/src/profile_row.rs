@@ -1,7 +1,7 @@
 //! The row of a profile, whose file makes the profile visible.
 
 use crate::columns::{Rows, Value};
-use crate::content::{Content, EventTotal};
+use crate::content::{Content, EventTotal, Kind};
 use crate::error::StoreError;
 use crate::labels::Labels;
 use crate::schema::{Table, VERSION};
@@ -26,6 +26,8 @@ pub struct RowObject {
 /// A profile of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredProfile {
+    /// Whether it is a recording of samples or a trace of calls.
+    pub kind: Kind,
     /// The id: the first half of the SHA-256 of the recording's bytes.
     pub profile_id: String,
     /// The id of the import: a hash of the recording, its labels and all its rows.
@@ -50,6 +52,8 @@ pub struct StoredProfile {
     pub warnings: Option<String>,
     /// The sums of each event.
     pub totals: Vec<EventTotal>,
+    /// The number of traced calls.
+    pub calls: i64,
     /// The objects that hold the profile's rows.
     pub objects: Vec<RowObject>,
 }
@@ -67,6 +71,7 @@ impl StoredProfile {
         objects: Vec<RowObject>,
     ) -> StoredProfile {
         StoredProfile {
+            kind: content.kind,
             profile_id: content.profile_id.clone(),
             import_id,
             labels: content.labels.clone(),
@@ -79,6 +84,7 @@ impl StoredProfile {
             file_bytes: content.file_bytes,
             warnings: Some(content.warnings.join("\n")).filter(|warnings| !warnings.is_empty()),
             totals: content.totals.clone(),
+            calls: content.calls,
             objects,
         }
     }
@@ -92,6 +98,17 @@ impl StoredProfile {
     /// Returns the sizes of the profile's objects in bytes, summed, without the object of the profile's own row.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.bytes).sum()
+    }
+
+    /// Returns whether the profile's rows lie in objects with those of other profiles.
+    pub fn is_merged(&self) -> bool {
+        self.import_id.contains('.')
+    }
+
+    /// Returns the id of the import as it was before rows were merged.
+    pub(crate) fn own_import(&self) -> &str {
+        let own = self.import_id.split_once('.');
+        own.map_or(&self.import_id, |(own, _)| own)
     }
 
     /// Returns the row as a Parquet file.
@@ -117,6 +134,8 @@ impl StoredProfile {
             Value::Text(&json(serde_json::to_string(&self.totals))?),
             Value::Text(&json(serde_json::to_string(&self.objects))?),
             Value::Integer(VERSION),
+            Value::Text(self.kind.word()),
+            Value::Integer(self.calls),
         ]);
         rows.encode(&self.profile_id)
     }
@@ -158,7 +177,9 @@ impl StoredProfile {
                 known: VERSION,
             });
         }
+        let kind = row.text("kind")?;
         let profile = StoredProfile {
+            kind: Kind::of_word(&kind).ok_or_else(|| broken(format!("has the kind {kind}")))?,
             profile_id: row.text("profile_id")?,
             import_id: row.text("import_id")?,
             labels: Labels {
@@ -176,6 +197,7 @@ impl StoredProfile {
             warnings: row.optional_text("warnings")?,
             totals: serde_json::from_str(&row.text("totals")?)
                 .map_err(|error| broken(error.to_string()))?,
+            calls: row.integer("calls")?,
             objects: serde_json::from_str(&row.text("objects")?)
                 .map_err(|error| broken(error.to_string()))?,
         };

@@ -5,7 +5,7 @@ mod regressions;
 mod sets;
 mod top;
 
-pub use flame::{FlameOptions, flame};
+pub use flame::{FlameOptions, StackValues, flame};
 pub use regressions::{RegressionOptions, regressions};
 pub use sets::SampleSet;
 pub use top::{TopOptions, top_functions};

@@ -14,14 +14,33 @@ use datafusion::datasource::listing::{
 use datafusion::execution::context::SQLOptions;
 use datafusion::functions_nested::array_has::array_has_udf;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::runtime::Runtime;
+
+/// The number of times that a query is answered anew because profiles were merged while it ran.
+const ATTEMPTS: u32 = 5;
 
 /// A session of queries over a store.
 pub struct Session {
-    context: SessionContext,
+    storage: Arc<Storage>,
+    place: String,
+    opened: RefCell<Opened>,
     runtime: Runtime,
+    /// The queries that were asked, in order.
+    asked: RefCell<Vec<String>>,
 }
+
+/// The engine, and the rows of profiles that were there before it listed any table.
+struct Opened {
+    context: SessionContext,
+    before: ProfileRows,
+}
+
+/// By name: the size, the time of the last write and the tag of each object of a profile's row.
+type ProfileRows = BTreeMap<String, (u64, SystemTime, Option<String>)>;
 
 /// The rows that answer a query.
 #[derive(Clone, Debug)]
@@ -42,72 +61,45 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let mut config = SessionConfig::new().with_information_schema(true);
-        let options = &mut config.options_mut().execution;
-        // The folders of partitions lie below a table's folder.
-        options.listing_table_ignore_subdirectory = false;
-        let context = SessionContext::new_with_config(config);
-        let contains = array_has_udf().as_ref().clone();
-        context.register_udf(contains.with_aliases(["stack_contains"]));
-        let session = Session { context, runtime };
-        let mut tables = vec![Table::Profiles];
-        tables.extend(Table::OF_ROWS);
-        for table in tables {
-            session.register(store, table)?;
-        }
-        for statement in views::statements() {
-            let create = async { session.context.sql(&statement).await?.collect().await };
-            session.runtime.block_on(create)?;
-        }
-        Ok(session)
-    }
-
-    fn register(&self, store: &Store, table: Table) -> Result<(), StoreError> {
-        let wrong = |reason: String| StoreError::Place {
+        let opened = open(&store.storage, store.place(), &runtime)?;
+        Ok(Session {
+            storage: Arc::clone(&store.storage),
             place: store.place().to_owned(),
-            reason,
-        };
-        let url = match &store.storage {
-            Storage::Folder(folder) => {
-                let folder = std::path::absolute(folder)?.join(table.folder());
-                url::Url::from_directory_path(&folder)
-                    .map_err(|()| wrong("is no path of a folder".to_owned()))?
-            }
-            Storage::Remote(remote) => {
-                self.context
-                    .register_object_store(&remote.url, Arc::clone(&remote.store));
-                format!("{}/{}/", remote.url, table.folder())
-                    .parse()
-                    .map_err(|error: url::ParseError| wrong(error.to_string()))?
-            }
-        };
-        let mut options =
-            ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
-        if table != Table::Profiles {
-            let partitions = ["date", "service", "host"];
-            let partitions = partitions.map(|name| (name.to_owned(), DataType::Utf8));
-            options = options.with_table_partition_cols(partitions.to_vec());
-        }
-        let config = ListingTableConfig::new(ListingTableUrl::parse(url.as_str())?)
-            .with_listing_options(options)
-            .with_schema(table.schema());
-        let name = format!("store_{}", table.folder());
-        let listing = ListingTable::try_new(config)?;
-        self.context.register_table(name, Arc::new(listing))?;
-        Ok(())
+            opened: RefCell::new(opened),
+            runtime,
+            asked: RefCell::default(),
+        })
     }
 
-    /// Answers a query. Statements that would change anything are refused.
+    /// Answers a query. Statements that would change anything are refused. Where profiles were merged meanwhile, the
+    /// query is answered anew: the engine may have listed the objects of before and read the rows of after.
     ///
     /// # Errors
-    /// The statement is wrong or is no query, or an object of the store can't be read.
+    /// The statement is wrong or is no query, an object of the store can't be read, or profiles are merged all the time.
     pub fn sql(&self, sql: &str) -> Result<Answer, StoreError> {
+        self.asked.borrow_mut().push(sql.to_owned());
+        for _ in 0..ATTEMPTS {
+            let answer = self.answer(sql);
+            let now = profile_rows(&self.storage)?;
+            let mut opened = self.opened.borrow_mut();
+            // Profiles that were added count as a whole or not at all, so only changed ones matter.
+            let is_same = |(name, row)| now.get(name) == Some(row);
+            if opened.before.iter().all(is_same) {
+                return answer;
+            }
+            *opened = open(&self.storage, &self.place, &self.runtime)?;
+        }
+        Err(StoreError::Merged)
+    }
+
+    fn answer(&self, sql: &str) -> Result<Answer, StoreError> {
         let only_queries = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
+        let context = self.opened.borrow().context.clone();
         self.runtime.block_on(async {
-            let frame = self.context.sql_with_options(sql, only_queries).await?;
+            let frame = context.sql_with_options(sql, only_queries).await?;
             let fields = frame.schema().fields().iter();
             let fields: Vec<Arc<Field>> = fields.cloned().collect();
             let schema = Arc::new(Schema::new(fields));
@@ -117,4 +109,94 @@ impl Session {
             Ok(Answer { schema, batches })
         })
     }
+
+    /// Returns the queries that were asked so far, in order. Named questions ask some, which other engines answer, too.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
+    }
+}
+
+/// Returns the objects of profiles' rows.
+fn profile_rows(storage: &Storage) -> Result<ProfileRows, StoreError> {
+    let rows = storage.list(Table::Profiles.folder())?.into_iter();
+    Ok(rows
+        .map(|row| (row.name, (row.bytes, row.written, row.tag)))
+        .collect())
+}
+
+/// Refuses a store with an object without any bytes. The engine would take it for a table without rows.
+fn refuse_empty(storage: &Storage) -> Result<(), StoreError> {
+    let tables = std::iter::once(Table::Profiles).chain(Table::OF_ROWS);
+    for table in tables {
+        let objects = storage.list(table.folder())?;
+        if let Some(empty) = objects.into_iter().find(|object| object.bytes == 0) {
+            return Err(StoreError::Object {
+                object: empty.name,
+                reason: "is empty".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Makes an engine with the tables, views and functions of a store.
+fn open(storage: &Storage, place: &str, runtime: &Runtime) -> Result<Opened, StoreError> {
+    let before = profile_rows(storage)?;
+    refuse_empty(storage)?;
+    let mut config = SessionConfig::new().with_information_schema(true);
+    let options = &mut config.options_mut().execution;
+    // The folders of partitions lie below a table's folder.
+    options.listing_table_ignore_subdirectory = false;
+    let context = SessionContext::new_with_config(config);
+    let contains = array_has_udf().as_ref().clone();
+    context.register_udf(contains.with_aliases(["stack_contains"]));
+    let mut tables = vec![Table::Profiles];
+    tables.extend(Table::OF_ROWS);
+    for table in tables {
+        register(&context, storage, place, table)?;
+    }
+    for statement in views::statements() {
+        let create = async { context.sql(&statement).await?.collect().await };
+        runtime.block_on(create)?;
+    }
+    Ok(Opened { context, before })
+}
+
+fn register(
+    context: &SessionContext,
+    storage: &Storage,
+    place: &str,
+    table: Table,
+) -> Result<(), StoreError> {
+    let wrong = |reason: String| StoreError::Place {
+        place: place.to_owned(),
+        reason,
+    };
+    let url = match storage {
+        Storage::Folder(folder) => {
+            let folder = std::path::absolute(folder)?.join(table.folder());
+            url::Url::from_directory_path(&folder)
+                .map_err(|()| wrong("is no path of a folder".to_owned()))?
+        }
+        Storage::Remote(remote) => {
+            context.register_object_store(&remote.url, Arc::clone(&remote.store));
+            format!("{}/{}/", remote.url, table.folder())
+                .parse()
+                .map_err(|error: url::ParseError| wrong(error.to_string()))?
+        }
+    };
+    let mut options =
+        ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
+    if table != Table::Profiles {
+        let partitions = ["date", "service", "host"];
+        let partitions = partitions.map(|name| (name.to_owned(), DataType::Utf8));
+        options = options.with_table_partition_cols(partitions.to_vec());
+    }
+    let config = ListingTableConfig::new(ListingTableUrl::parse(url.as_str())?)
+        .with_listing_options(options)
+        .with_schema(table.schema());
+    let name = format!("store_{}", table.folder());
+    let listing = ListingTable::try_new(config)?;
+    context.register_table(name, Arc::new(listing))?;
+    Ok(())
 }

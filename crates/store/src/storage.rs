@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 
 /// An object in a listing.
@@ -19,6 +19,17 @@ use tokio::runtime::Runtime;
 pub(crate) struct Listed {
     /// The name, relative to the store, with `/` between folders.
     pub name: String,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// The time of the last write.
+    pub written: SystemTime,
+    /// The tag of its bytes, where the server states one.
+    pub tag: Option<String>,
+}
+
+/// The state of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stated {
     /// The size in bytes.
     pub bytes: u64,
     /// The time of the last write.
@@ -44,6 +55,10 @@ pub(crate) struct Remote {
     runtime: Runtime,
 }
 
+/// The longest time in which a connection to a bucket's server is made.
+#[cfg(feature = "s3")]
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Makes names of temporary files differ within a process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -52,11 +67,11 @@ impl Storage {
     ///
     /// # Errors
     /// The place is not understood, or this program was built without S3.
-    pub(crate) fn open(place: &str) -> Result<Storage, StoreError> {
+    pub(crate) fn open(place: &str, timeout: Duration) -> Result<Storage, StoreError> {
         match place.split_once("://") {
             None => Ok(Storage::Folder(PathBuf::from(place))),
             Some(("file", path)) => Ok(Storage::Folder(PathBuf::from(path))),
-            Some(_) => Remote::open(place).map(Storage::Remote),
+            Some(_) => Remote::open(place, timeout).map(Storage::Remote),
         }
     }
 
@@ -144,6 +159,7 @@ impl Storage {
                         name: name.trim_start_matches('/').to_owned(),
                         bytes: object.size,
                         written: object.last_modified.into(),
+                        tag: object.e_tag,
                     });
                 }
             }
@@ -154,11 +170,22 @@ impl Storage {
 
     /// Returns the size of an object in bytes; `None` where there is none.
     pub(crate) fn size(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        Ok(self.state(name)?.map(|state| state.bytes))
+    }
+
+    /// Returns the state of an object; `None` where there is none.
+    pub(crate) fn state(&self, name: &str) -> Result<Option<Stated>, StoreError> {
         match self {
             Storage::Folder(folder) => {
                 let path = folder.join(name);
-                match fs::metadata(&path) {
-                    Ok(metadata) => Ok(Some(metadata.len())),
+                let stated = fs::metadata(&path).and_then(|metadata| {
+                    Ok(Stated {
+                        bytes: metadata.len(),
+                        written: metadata.modified()?,
+                    })
+                });
+                match stated {
+                    Ok(state) => Ok(Some(state)),
                     Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(StoreError::file(path)(error)),
                 }
@@ -166,7 +193,10 @@ impl Storage {
             Storage::Remote(remote) => {
                 let path = remote.path(name);
                 match remote.runtime.block_on(remote.store.head(&path)) {
-                    Ok(object) => Ok(Some(object.size)),
+                    Ok(object) => Ok(Some(Stated {
+                        bytes: object.size,
+                        written: object.last_modified.into(),
+                    })),
                     Err(object_store::Error::NotFound { .. }) => Ok(None),
                     Err(error) => Err(error.into()),
                 }
@@ -198,8 +228,9 @@ impl Storage {
 
 impl Remote {
     #[cfg(feature = "s3")]
-    fn open(place: &str) -> Result<Remote, StoreError> {
+    fn open(place: &str, timeout: Duration) -> Result<Remote, StoreError> {
         use object_store::aws::AmazonS3Builder;
+        use object_store::{ClientOptions, RetryConfig};
         let wrong = |reason: String| StoreError::Place {
             place: place.to_owned(),
             reason,
@@ -215,9 +246,20 @@ impl Remote {
         }
         let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
         let bucket = bucket.ok_or_else(|| wrong("names no bucket".to_owned()))?;
+        let mut client = ClientOptions::new()
+            .with_timeout(timeout)
+            .with_connect_timeout(timeout.min(CONNECT_TIMEOUT));
+        if std::env::var("AWS_ALLOW_HTTP").is_ok_and(|word| word == "true") {
+            client = client.with_allow_http(true);
+        }
         // Regions, keys and the server come from AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT and their like.
         let store = AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
+            .with_client_options(client)
+            .with_retry(RetryConfig {
+                retry_timeout: timeout,
+                ..RetryConfig::default()
+            })
             .build()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -233,7 +275,7 @@ impl Remote {
     }
 
     #[cfg(not(feature = "s3"))]
-    fn open(place: &str) -> Result<Remote, StoreError> {
+    fn open(place: &str, _timeout: Duration) -> Result<Remote, StoreError> {
         Err(StoreError::Place {
             place: place.to_owned(),
             reason: "this dioptra-store was built without its feature s3; give a folder".to_owned(),
@@ -312,6 +354,7 @@ fn list_below(root: &Path, folder: &str, listed: &mut Vec<Listed>) -> Result<(),
                 written: metadata
                     .modified()
                     .map_err(StoreError::file(entry.path()))?,
+                tag: None,
             });
         }
     }

@@ -1,16 +1,29 @@
 //! A store: profiles are added and listed here.
 
-use crate::content::{self, Content, ReadOptions};
+use crate::columns::Rows;
+use crate::content::{self, Content, Input, ReadOptions};
 use crate::error::StoreError;
 use crate::ids::{self, Hasher};
 use crate::profile_row::{RowObject, StoredProfile, object_of};
 use crate::schema::{MARKER, Table, VERSION};
 use crate::storage::Storage;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The longest time between the writing of an object and the commit that names it. `gc` never deletes younger objects
+/// of a running writer if its `--older-than` is at least twice as long.
+pub(crate) const FRESH: Duration = Duration::from_secs(3600);
+
+/// The number of times that a writer writes its objects before it gives up.
+const ATTEMPTS: u32 = 3;
+
+/// The longest time for which a bucket's server may leave a request unanswered, unless the caller chooses another one.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A store of profiles.
 pub struct Store {
-    pub(crate) storage: Storage,
+    pub(crate) storage: Arc<Storage>,
     pub(crate) place: String,
 }
 
@@ -42,7 +55,16 @@ impl Store {
     /// # Errors
     /// There is no store, it is of another version, or it can't be reached.
     pub fn open(place: &str) -> Result<Store, StoreError> {
-        let storage = Storage::open(place)?;
+        Store::open_within(place, DEFAULT_TIMEOUT)
+    }
+
+    /// Opens a store whose server, if it is a bucket, may leave a request unanswered for `timeout`. Requests that failed
+    /// for a passing reason are repeated for as long.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_within(place: &str, timeout: Duration) -> Result<Store, StoreError> {
+        let storage = Storage::open(place, timeout)?;
         let Some(marker) = storage.get(MARKER)? else {
             return Err(StoreError::NoStore {
                 place: place.to_owned(),
@@ -62,7 +84,7 @@ impl Store {
             });
         }
         Ok(Store {
-            storage,
+            storage: Arc::new(storage),
             place: place.to_owned(),
         })
     }
@@ -72,14 +94,26 @@ impl Store {
     /// # Errors
     /// The store is of another version, can't be reached or can't be made.
     pub fn open_or_create(place: &str) -> Result<Store, StoreError> {
-        match Store::open(place) {
+        Store::open_or_create_within(place, DEFAULT_TIMEOUT)
+    }
+
+    /// Opens a store as [`Store::open_within`], and makes it where there is none.
+    ///
+    /// # Errors
+    /// As [`Store::open_or_create`].
+    pub fn open_or_create_within(place: &str, timeout: Duration) -> Result<Store, StoreError> {
+        match Store::open_within(place, timeout) {
             Err(StoreError::NoStore { .. }) => {}
             result => return result,
         }
+        let storage = Storage::open(place, timeout)?;
+        for table in Table::OF_ROWS {
+            storage.put(&table.empty_object(), &Rows::new(table).encode("")?)?;
+        }
         let marker = serde_json::json!({ "schema_version": VERSION }).to_string();
         // Another writer may have made it meanwhile.
-        Storage::open(place)?.put_if_absent(MARKER, marker.as_bytes())?;
-        Store::open(place)
+        storage.put_if_absent(MARKER, marker.as_bytes())?;
+        Store::open_within(place, timeout)
     }
 
     /// Returns the place as it was given.
@@ -87,7 +121,7 @@ impl Store {
         &self.place
     }
 
-    /// Adds a recording. A recording that is in the store stays as it is.
+    /// Adds a recording or the directory of a trace. A recording that is in the store stays as it is.
     ///
     /// Rows are written first. The object of the profile's own row comes last, and only if there is none: until then no
     /// reader sees the profile, and of two writers one makes it visible.
@@ -97,30 +131,30 @@ impl Store {
     /// failed.
     pub fn add(&self, path: &Path, options: &ReadOptions) -> Result<Added, StoreError> {
         options.labels.check()?;
-        let file = ids::of_file(path).map_err(StoreError::file(path))?;
-        if let Some(there) = self.profile(&file.0)? {
+        let input = Input::of(path)?;
+        if let Some(there) = self.profile(&input.profile_id)? {
             check_labels(&there, options)?;
-            let how = match self.first_broken(&there)? {
-                None => How::AlreadyThere,
-                Some(object) => {
-                    self.repair(path, file, options, &there, object)?;
-                    How::Repaired
-                }
-            };
-            return Ok(Added {
+            let mut added = Added {
                 profile: there,
-                how,
+                how: How::AlreadyThere,
                 lost: Vec::new(),
-            });
+            };
+            if let Some(object) = self.first_broken(&added.profile)? {
+                added.profile = self.repair(&input, options, &added.profile, object)?;
+                added.how = How::Repaired;
+            }
+            return Ok(added);
         }
-        let mut content = content::read(path, file, options)?;
+        let mut content = content::read(&input, options)?;
         let lost = std::mem::take(&mut content.lost);
         let (profile, objects) = encode(content)?;
-        for (object, bytes) in profile.objects.iter().zip(&objects) {
-            self.storage.put(&object.name, bytes)?;
-        }
+        self.write_objects(&profile.objects, &objects)?;
         let name = object_of(&profile.profile_id);
         if self.storage.put_if_absent(&name, &profile.encode()?)? {
+            // A `gc` that did not know of the profile may have deleted an object right before the commit.
+            if self.first_broken(&profile)?.is_some() {
+                self.write_objects(&profile.objects, &objects)?;
+            }
             return Ok(Added {
                 profile,
                 how: How::Added,
@@ -134,6 +168,28 @@ impl Store {
             profile: there,
             how: How::AlreadyThere,
             lost,
+        })
+    }
+
+    /// Writes objects until all of them are there and none is older than [`FRESH`]. A writer may take long or be
+    /// stopped, and `gc` deletes objects that no profile names.
+    fn write_objects(&self, named: &[RowObject], objects: &[Vec<u8>]) -> Result<(), StoreError> {
+        for _ in 0..ATTEMPTS {
+            let start = SystemTime::now();
+            for (object, bytes) in named.iter().zip(objects) {
+                self.storage.put(&object.name, bytes)?;
+            }
+            let mut is_whole = true;
+            for object in named {
+                is_whole &= self.storage.size(&object.name)? == Some(object.bytes);
+            }
+            let took = start.elapsed().unwrap_or(FRESH);
+            if is_whole && took < FRESH {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Disturbed {
+            place: self.place.clone(),
         })
     }
 
@@ -181,27 +237,33 @@ impl Store {
         Ok(None)
     }
 
-    /// Writes a profile's objects again, if this machine makes the same ones.
+    /// Writes a profile's objects again, if this machine makes the same rows. A profile whose rows were merged with
+    /// others' gets objects of its own again.
     fn repair(
         &self,
-        path: &Path,
-        file: (String, u64),
+        input: &Input,
         options: &ReadOptions,
         there: &StoredProfile,
         object: String,
-    ) -> Result<(), StoreError> {
+    ) -> Result<StoredProfile, StoreError> {
         let mut options = options.clone();
         options.labels.date = Some(there.labels.date.clone());
         options.labels.service = Some(there.labels.service.clone());
         options.labels.host = Some(there.labels.host.clone());
-        let (profile, objects) = encode(content::read(path, file, &options)?)?;
-        if profile.objects != there.objects {
+        let (profile, objects) = encode(content::read(input, &options)?)?;
+        let is_same = match there.is_merged() {
+            true => profile.import_id == there.own_import(),
+            false => profile.objects == there.objects,
+        };
+        if !is_same {
             return Err(StoreError::NotRepairable { object });
         }
-        for (object, bytes) in profile.objects.iter().zip(&objects) {
-            self.storage.put(&object.name, bytes)?;
+        self.write_objects(&profile.objects, &objects)?;
+        if there.is_merged() {
+            let name = object_of(&profile.profile_id);
+            self.storage.put(&name, &profile.encode()?)?;
         }
-        Ok(())
+        Ok(profile)
     }
 }
 
@@ -234,6 +296,9 @@ fn encode(mut content: Content) -> Result<(StoredProfile, Vec<Vec<u8>>), StoreEr
     for rows in std::mem::take(&mut content.rows) {
         let table = rows.digest().0;
         let count = rows.len();
+        if count == 0 {
+            continue;
+        }
         let bytes = rows.encode(&import_id)?;
         named.push(RowObject {
             name: format!("{}/{folder}/{import_id}.parquet", table.folder()),

@@ -97,3 +97,26 @@ fn spark_gives_the_same_answers() {
     or_skip!(programs::need_tool("java"));
     same_answers("pyspark", "spark_rows.py");
 }
+
+#[test]
+fn duckdb_gives_the_same_sums_of_calls() {
+    const CALLS: &str = "SELECT function, module, CAST(sum(calls) AS BIGINT) AS samples, \
+         CAST(sum(total_ns) AS BIGINT) AS weight FROM calls GROUP BY function, module";
+    let python = or_skip!(python_with("duckdb"));
+    let dioptra = or_skip!(common::dioptra());
+    let program = or_skip!(programs::c("shares", &[]));
+    let folder = tempfile::tempdir().unwrap();
+    let trace = common::word(&folder.path().join("trace")).to_owned();
+    let mut record = Command::new(dioptra);
+    record.args(["trace", "record", "-d", &trace, "-P", ".", "--"]);
+    record.arg(program).arg("20").output().unwrap();
+    if !folder.path().join("trace/info.json").exists() {
+        return programs::skip("nothing can be traced here");
+    }
+    let store = common::word(&folder.path().join("store")).to_owned();
+    run(["add", &trace, "--to", &store]);
+    let answer = run(["query", "--store", &store, "--format", "json", CALLS]);
+    let own = totals_of(&serde_json::from_str(&answer).unwrap());
+    assert!(own.len() > 3, "{own:?}");
+    assert_eq!(rows(&python, "duckdb_rows.py", &store, CALLS), own);
+}

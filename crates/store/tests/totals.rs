@@ -326,3 +326,36 @@ fn statements_that_change_things_are_refused() {
     let said = String::from_utf8_lossy(&wrong.stderr);
     assert_eq!(said.matches("nothing").count(), 1, "{said}");
 }
+
+#[test]
+fn flame_graphs_and_pages_hold_the_values() {
+    let recording = or_skip!(Recording::of("shares", &["50"], &["-g"]));
+    let store = recording.store();
+    recording.add_to(&store);
+    let weight: i64 = totals(&store).values().map(|(_, weight)| weight).sum();
+    let whole = format!("data-whole=\"{weight}\"");
+    let picture = run([
+        "query",
+        "--store",
+        &store,
+        "flame",
+        "--format",
+        "flamegraph",
+    ]);
+    assert!(
+        picture.contains(&whole) && picture.contains("<title>sixty ("),
+        "{whole}"
+    );
+    let sql = "SELECT frames, weight FROM samples";
+    let picture = run(["query", "--store", &store, "--format", "flamegraph", sql]);
+    assert!(picture.contains(&whole), "{whole}");
+    let page = run([
+        "query",
+        "--store",
+        &store,
+        "--format",
+        "html",
+        "top-functions",
+    ]);
+    assert!(page.contains("<td>sixty</td>"), "{page}");
+}

@@ -41,7 +41,7 @@ Where the spool is full, the oldest segments are deleted, which a line says. Whe
 than --max-cpu, the sampling frequency falls, and segments begin later. The kernel's own work for a sample counts for the
 sampled program and is not measured.
 
-Between two segments nothing is recorded for some milliseconds.
+The next segment begins when one ends: the line about a segment says what was not recorded before it.
 
 Examples:
   dioptra agent --to /srv/profiles --service shop        into a store
@@ -64,7 +64,7 @@ pub struct Arguments {
     /// The directory of the segments
     #[arg(long, value_name = "DIR", default_value = "dioptra.spool")]
     spool: PathBuf,
-    /// The most that the complete segments take on disk, such as 500M or 2G
+    /// The most that all segments take on disk, such as 500M or 2G. A segment that has half of it ends early
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     max_disk: u64,
     /// The most CPU time that the agent and its uploads use, in percent of the machine's
@@ -239,7 +239,7 @@ fn recording_arguments() -> anyhow::Result<record::Arguments> {
 }
 
 /// Reads a number of bytes with a unit.
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "give a size such as 500M or 2G".to_owned();
     let split = text
         .find(|letter: char| !letter.is_ascii_digit())

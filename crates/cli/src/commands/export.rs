@@ -1,16 +1,20 @@
 //! `dioptra export`.
 
+#[cfg(feature = "push")]
+mod push;
 mod traces;
 mod uftrace;
 
 use super::profiles::{By, DataNeeds, Loaded, OptionalData, Selection};
-use super::trace::CallSelection;
+use super::trace::{CallSelection, say_usage, usage};
 use crate::exit::Exit;
 use crate::output::say;
 use crate::remedies;
 use crate::whole_file::write_whole;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+#[cfg(feature = "push")]
+use dioptra_export::otlp_requests;
 use dioptra_export::{
     Exported, Lost, Source, Value, write_autofdo, write_callgrind, write_chrome, write_collapsed,
     write_firefox, write_flamegraph, write_otlp, write_perfetto, write_pprof, write_speedscope,
@@ -36,6 +40,7 @@ Examples:
   dioptra export --to chrome                 write profile.chrome.json for chrome://tracing
   dioptra export --to perfetto               write profile.pftrace for ui.perfetto.dev
   dioptra export --to otlp                   write profile.otlp.pb for an OpenTelemetry collector
+  dioptra export --to otlp --push http://127.0.0.1:4317 --service web     send it to a collector
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
@@ -67,6 +72,9 @@ pub struct Arguments {
     /// Let the time of inlined functions count for the function that contains them
     #[arg(long)]
     no_inline: bool,
+    #[cfg(feature = "push")]
+    #[command(flatten)]
+    push: push::PushArguments,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -84,6 +92,14 @@ impl Arguments {
     fn output(&self) -> PathBuf {
         let usual = || PathBuf::from(self.to.usual_output());
         self.output.clone().unwrap_or_else(usual)
+    }
+
+    /// Returns the service that the exported profiles are about.
+    fn service(&self) -> Option<&str> {
+        #[cfg(feature = "push")]
+        return self.push.service.as_deref();
+        #[cfg(not(feature = "push"))]
+        None
     }
 }
 
@@ -178,22 +194,33 @@ impl Format {
             cpus: true,
             times: true,
             mappings: self.is_binary(),
+            switches: self == Format::Firefox,
         };
         needs
     }
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    say_usage(export(&arguments))
+}
+
+fn export(arguments: &Arguments) -> anyhow::Result<Exit> {
     let format = arguments.to;
     let has_both = arguments.data.is_some() && arguments.input.is_some();
     if has_both && format != Format::Perfetto {
-        bail!(
+        return Err(usage(format_args!(
             "--to {}: samples and calls go into one file with perfetto alone; give -i or -d",
             format.name()
-        );
+        )));
+    }
+    #[cfg(feature = "push")]
+    if let Some(option) = arguments.push.given()
+        && format != Format::Otlp
+    {
+        bail!("{option}: only OpenTelemetry's collectors take profiles; add --to otlp");
     }
     if format == Format::Uftrace {
-        return uftrace::run(&arguments);
+        return uftrace::run(arguments);
     }
     if arguments.output() == Path::new("-") && format.is_binary() && io::stdout().is_terminal() {
         bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
@@ -201,15 +228,17 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let input = arguments.input();
     match &arguments.data {
         Some(_) if has_both && arguments.selection.span() != (None, None) => {
-            bail!("--time: samples and calls begin at different times; export them one by one")
+            return Err(usage(
+                "--time: samples and calls begin at different times; export them one by one",
+            ));
         }
         Some(folder) if !has_both => {
-            traces::check(&arguments)?;
-            return traces::run(&arguments, folder, |_| Ok(()));
+            traces::check(arguments)?;
+            return traces::run(arguments, folder, |_| Ok(()));
         }
         None if input.join(directory::INFO).is_file() => {
-            traces::check(&arguments)?;
-            return traces::run(&arguments, &input, |_| Ok(()));
+            traces::check(arguments)?;
+            return traces::run(arguments, &input, |_| Ok(()));
         }
         _ => {}
     }
@@ -238,23 +267,16 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         events: &events,
         facts: &facts,
         symbols: &symbols,
+        service: arguments.service(),
     };
-    let mut exported = None;
-    let mut samples = |out: &mut dyn Write| -> anyhow::Result<()> {
-        exported = Some(export.write(out)?);
-        Ok(())
+    let (exported, exit) = match &arguments.data {
+        Some(folder) => export.run_with_calls(arguments, folder)?,
+        None => export.run(arguments)?,
     };
-    match &arguments.data {
-        // Perfetto's traces may stand one behind the other.
-        Some(folder) => _ = traces::run(&arguments, folder, &mut samples)?,
-        None => write_out(&arguments, samples)?,
-    }
     warn(&facts)?;
-    if let Some(exported) = exported {
-        say_lost(format, &exported.lost);
-    }
+    say_lost(format, &exported.lost);
     only.check_end()?;
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Writes the output to the file that was asked for, or to the format's usual one.
@@ -290,16 +312,53 @@ struct Export<'a> {
     events: &'a [usize],
     facts: &'a Facts,
     symbols: &'a SymbolOptions,
+    service: Option<&'a str>,
 }
 
 impl Export<'_> {
-    fn write(&self, out: &mut dyn Write) -> anyhow::Result<Exported> {
-        let source = Source {
+    /// Writes the output, or sends it.
+    fn run(&self, arguments: &Arguments) -> anyhow::Result<(Exported, Exit)> {
+        #[cfg(feature = "push")]
+        if let Some(url) = &arguments.push.push {
+            let mut sender = arguments.push.sender(url)?;
+            let source = self.source();
+            let limit = sender.limit();
+            let sent = otlp_requests(&source, self.service, limit, &mut |request| {
+                sender.send(request)
+            });
+            let exported = sent.map_err(|error| sender.failed(error.into()))?;
+            exported.check(&self.only.profile)?;
+            return Ok((exported, sender.finish()));
+        }
+        let exported = write_out(arguments, |out| self.write(out))?;
+        Ok((exported, Exit::Done))
+    }
+
+    /// Writes the samples and behind them the calls of a trace, as Perfetto's traces may follow each other in a file.
+    fn run_with_calls(
+        &self,
+        arguments: &Arguments,
+        folder: &Path,
+    ) -> anyhow::Result<(Exported, Exit)> {
+        let mut exported = None;
+        let exit = traces::run(arguments, folder, |out| {
+            exported = Some(self.write(out)?);
+            Ok(())
+        })?;
+        Ok((exported.context("no samples were written")?, exit))
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source {
             profile: &self.only.profile,
             names: &self.only.names,
             events: self.events,
             origin: &self.only.origin,
-        };
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> anyhow::Result<Exported> {
+        let source = self.source();
         let exported = match self.format {
             Format::Collapsed => write_collapsed(&source, self.value, out)?,
             Format::Pprof => {
@@ -313,7 +372,7 @@ impl Export<'_> {
             Format::Flamegraph => write_flamegraph(&source, self.value, out)?,
             Format::Chrome => write_chrome(&source, out)?,
             Format::Perfetto => write_perfetto(&source, out)?,
-            Format::Otlp => write_otlp(&source, out)?,
+            Format::Otlp => write_otlp(&source, self.service, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
             Format::Uftrace => bail!("a profile has no calls for uftrace"),
         };

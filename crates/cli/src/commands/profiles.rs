@@ -6,6 +6,7 @@ mod rows;
 mod spans;
 
 pub use events::find_events;
+use recording::Opened;
 pub use recording::{Recording, check_stdin, is_stdin, open};
 pub use rows::{By, WantedWindows, no_windows_here, window_rows};
 pub use spans::{Span, cpu_list, cpus, time};
@@ -17,6 +18,7 @@ use dioptra_export::Origin;
 use dioptra_perfevents::SampleType;
 use dioptra_profile::{
     DebugInfoWanted, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
+    WholeNeeded,
 };
 use dioptra_report::{Blocks, Input, Shapes, TableEvent};
 use dioptra_symbols::SymbolOptions;
@@ -24,6 +26,7 @@ use dioptra_windows::collect::{CollectedWindows, WindowCollector};
 use dioptra_windows::display::{WindowInput, has_recorded_windows};
 use recording::samples_tell;
 use recording::{check_cpus, check_times, groups_have_chains};
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -118,6 +121,8 @@ pub struct OptionalData {
     pub times: bool,
     /// The modules that each process had mapped.
     pub mappings: bool,
+    /// When threads were off the CPU.
+    pub switches: bool,
 }
 
 /// A profile with the names of its locations.
@@ -179,6 +184,34 @@ pub fn has_windows(loaded: &[Loaded]) -> bool {
     each.any(|loaded| loaded.has_recorded_windows())
 }
 
+/// Loads a recording, with its windows where they are wanted. Returns whether they are.
+fn load_whole(
+    recording: &Recording,
+    plan: &mut LoadPlan,
+    wanted: WantedWindows,
+) -> (bool, (Profile, Option<CollectedWindows>)) {
+    let data = &recording.data;
+    let section = recording.windows.as_ref();
+    let windows = match wanted {
+        WantedWindows::None => false,
+        WantedWindows::Recorded => section.is_some(),
+        WantedWindows::All => true,
+    };
+    plan.options.call_chains |= windows && groups_have_chains(data);
+    plan.set_aside = recording.set_aside();
+    let collector = windows
+        .then(|| WindowCollector::new(data, section))
+        .flatten();
+    let loaded = match collector {
+        Some(mut collector) => {
+            let profile = Profile::load_visited(data, plan, &mut collector);
+            (profile, Some(collector.finish()))
+        }
+        None => (Profile::load_with(data, plan), None),
+    };
+    (windows, loaded)
+}
+
 impl Selection {
     /// Reads the profiles, and finds the names that the command needs.
     pub fn load(&self, paths: &[PathBuf], wanted: &DataNeeds) -> anyhow::Result<Vec<Loaded>> {
@@ -217,8 +250,8 @@ impl Selection {
         wanted: &DataNeeds,
         symbols: SymbolOptions,
     ) -> anyhow::Result<Loaded> {
-        let recording = open(path)?;
-        let data = &recording.data;
+        let opened = Opened::open(path)?;
+        let data = opened.data();
         let has = |by| wanted.by.contains(&by);
         let optional = wanted.optional;
         let by_cpu = has(By::Cpu)
@@ -233,37 +266,34 @@ impl Selection {
         if by_time {
             check_times(data)?;
         }
-        let windows = match wanted.windows {
-            WantedWindows::None => false,
-            WantedWindows::Recorded => recording.windows.is_some(),
-            WantedWindows::All => true,
-        };
-        let plan = LoadPlan {
+        let mut plan = LoadPlan {
             options: LoadOptions {
-                call_chains: wanted.call_chains || (windows && groups_have_chains(data)),
+                call_chains: wanted.call_chains,
                 threads: wanted.by.iter().any(|by| by.is_of_task()),
             },
             cpus: by_cpu,
             log: by_time,
             mappings: optional.mappings,
+            switches: optional.switches,
             errors: wanted.errors,
-            set_aside: recording.set_aside(),
             branches: wanted.branches,
             filter: self.filter(),
             kernel: wanted.kernel,
             symbols: symbols.clone(),
             ..LoadPlan::default()
         };
-        let section = recording.windows.as_ref();
-        let collector = windows
-            .then(|| WindowCollector::new(data, section))
-            .flatten();
-        let (mut profile, mut collected) = match collector {
-            Some(mut collector) => {
-                let profile = Profile::load_visited(data, &plan, &mut collector);
-                (profile, Some(collector.finish()))
+        let (cpuid, origin) = (data.features().cpuid.clone(), Origin::of(data.features()));
+        let (windows, (mut profile, mut collected)) = match opened {
+            Opened::Piped(data, records) if WholeNeeded::of(&data, &plan).is_none() => {
+                let mut stdin = io::stdin().lock();
+                let profile = Profile::load_piped(&data, *records, &mut stdin, &plan)?;
+                // Windows are made of groups, of which there are none.
+                (wanted.windows == WantedWindows::All, (profile, None))
             }
-            None => (Profile::load_with(data, &plan), None),
+            opened => {
+                let recording = opened.into_whole()?;
+                load_whole(&recording, &mut plan, wanted.windows)
+            }
         };
         let mut names = Names::default();
         let named = [By::Function, By::Address, By::Block];
@@ -293,8 +323,8 @@ impl Selection {
             names,
             blocks,
             shapes,
-            cpuid: data.features().cpuid.clone(),
-            origin: Origin::of(data.features()),
+            cpuid,
+            origin,
         })
     }
 

@@ -21,6 +21,7 @@ Examples:
   dioptra store add perf.data --to profiles --service web
   dioptra store list --store profiles
   dioptra store verify --store profiles
+  dioptra store compact --store profiles
   dioptra store gc --store profiles
   dioptra store --help                       all of it
 
@@ -28,7 +29,7 @@ The program dioptra-store does the work. It lies beside dioptra or on PATH:
   cargo install --path crates/store"
 )]
 pub struct StoreArguments {
-    /// The words for dioptra-store: add, list, gc or verify, and their options
+    /// The words for dioptra-store: add, list, compact, gc or verify, and their options
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

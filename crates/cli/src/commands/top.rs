@@ -2,7 +2,7 @@
 //!
 //! Three threads share the work. The recorder writes a recording into a pipe, as `record -o -` does. The follower reads it into
 //! a live profile ([`follow`]). The third one asks for snapshots and shows them, on the terminal ([`browse`]) or as
-//! tables one after the other ([`batch`]).
+//! tables one after the other ([`batch`]). With `-i` there is no recorder: the pipe comes from elsewhere.
 
 mod app;
 mod batch;
@@ -11,6 +11,7 @@ mod follow;
 mod status;
 mod tables;
 
+use super::profiles::is_stdin;
 use super::record;
 use super::record::arguments::{ArgumentError, frequency, ring_pages, seconds};
 use crate::exit::Exit;
@@ -26,19 +27,19 @@ use dioptra_profile::{Dimension, LoadOptions, LoadPlan};
 use dioptra_recorder::outcome::{Ending, Progress};
 use dioptra_recorder::sample_options::CallGraph;
 use dioptra_recorder::{Observer, RecordError, RecordNote, RecordSpec};
-use follow::{Follower, Limits, Requests, Update};
+use follow::{Follower, Limits, Origin, Requests, Update};
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal, PipeReader};
+use std::io::{self, IsTerminal, PipeReader, Read};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tables::Tables;
+use tables::{Tables, UnknownColumn};
 
 /// Arguments of `dioptra top`.
 #[derive(clap::Args)]
@@ -57,8 +58,10 @@ Examples:
   dioptra top -- ./program                   a command; its output is not shown
   dioptra top --batch -n 3 -d 2 -a           three tables, one every two seconds
   dioptra top --batch --by process --format ndjson -a | head -1
+  ssh HOST dioptra record -a -g -o - | dioptra top -i -
+                                             another machine, whose files are here, too
 
-Exit status: that of `dioptra record`; 0 when its user ends it."
+Exit status: that of `dioptra record`; 0 when its user ends it; with -i, 1 where the recording cannot be read."
 )]
 pub struct Arguments {
     /// Events to sample, separated by commas; see `dioptra list events`
@@ -101,6 +104,11 @@ pub struct Arguments {
     /// Ring buffer of each CPU: pages (a power of two), or a size such as 512K or 8M
     #[arg(short, long, value_name = "PAGES", value_parser = ring_pages)]
     mmap_pages: Option<usize>,
+    /// Show a recording that comes through a pipe, as `dioptra record -o -` and `perf record -o -` write it; `-` is
+    /// standard input
+    #[arg(short, long, value_name = "PIPE", conflicts_with_all = ["event", "frequency", "count", "call_graph", "all_cpus",
+          "cpu", "pid", "tid", "cgroup", "mmap_pages", "duration", "command"])]
+    input: Option<PathBuf>,
     /// Seconds between two looks
     #[arg(short = 'd', long, value_name = "S", default_value = "1", value_parser = seconds)]
     interval: Duration,
@@ -185,16 +193,26 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::WrongArguments);
     }
     let symbols = arguments.origin.symbols.options()?;
-    let (spec, reader) = match arguments.recording(is_batch) {
-        Ok(recording) => recording?,
-        Err(error) => {
-            say!("{error}");
-            return Ok(error.exit());
-        }
+    let (spec, reader): (_, Box<dyn Read + Send>) = match &arguments.input {
+        Some(input) => (None, Box::new(open_pipe(input)?)),
+        None => match arguments.recording(is_batch) {
+            Ok(recording) => {
+                let (spec, reader) = recording?;
+                (Some(spec), Box::new(reader))
+            }
+            Err(error) => {
+                say!("{error}");
+                return Ok(error.exit());
+            }
+        },
+    };
+    let origin = match spec {
+        Some(_) => Origin::Here,
+        None => Origin::Elsewhere,
     };
     let plan = LoadPlan {
         options: LoadOptions {
-            call_chains: spec.samples.call_graph.is_some(),
+            call_chains: !arguments.no_chains,
             threads: true,
         },
         log: true,
@@ -206,6 +224,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let notes = Notes::default();
     let follower = Follower {
         pipe: reader,
+        origin,
         plan,
         limits: Limits {
             stacks: arguments.max_stacks,
@@ -232,6 +251,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         shown,
         notes: notes.clone(),
         is_batch,
+        origin,
+    };
+    let Some(spec) = spec else {
+        return show_pipe(follower, shower);
     };
     let mut threads = Threads {
         waiting: Some((follower, shower)),
@@ -254,7 +277,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     };
     // The thread that shows may have ended by itself.
     let _ = updates.send(ended);
-    let shown = threads.join()?;
+    let shown = match threads.join() {
+        Err(error) if error.is::<UnknownColumn>() => {
+            say!("{error}");
+            return Ok(Exit::WrongArguments);
+        }
+        shown => shown?,
+    };
     match recorded {
         Ok(_) if shown == EndedBy::User => Ok(Exit::Done),
         Ok(outcome) if matches!(outcome.ending, Ending::Signal(_)) => Ok(Exit::Done),
@@ -262,6 +291,35 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Err(error) => {
             say!("{}", remedies::with_remedy(&error));
             Ok((&error).into())
+        }
+    }
+}
+
+/// Opens a pipe; `-` is standard input.
+fn open_pipe(path: &Path) -> anyhow::Result<File> {
+    if is_stdin(path) {
+        let stdin = rustix::io::dup(io::stdin()).context("standard input")?;
+        return Ok(File::from(stdin));
+    }
+    File::open(path).with_context(|| format!("opening {}", path.display()))
+}
+
+/// Shows a recording that comes through a pipe.
+fn show_pipe(follower: Follower, shower: Shower) -> anyhow::Result<Exit> {
+    std::thread::Builder::new()
+        .name("follower".to_owned())
+        .spawn(move || follower.run())
+        .context("starting a thread")?;
+    // The follower is not waited for: its pipe may have no end.
+    match shower.run() {
+        Ok(_) => Ok(Exit::Done),
+        Err(error) if error.is::<UnknownColumn>() => {
+            say!("{error}");
+            Ok(Exit::WrongArguments)
+        }
+        Err(error) => {
+            say!("{error:#}");
+            Ok(Exit::Failed)
         }
     }
 }
@@ -349,6 +407,7 @@ struct Shower {
     shown: Shown,
     notes: Notes,
     is_batch: bool,
+    origin: Origin,
 }
 
 impl Shower {

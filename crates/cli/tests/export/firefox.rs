@@ -1,7 +1,7 @@
 //! The Firefox Profiler's file, read as its front end does: samples lead to stacks, frames, functions and names.
 
 use crate::support::{by_function, done, inlined, inside, number, report, threads};
-use dioptra_testprograms::{Recorded, or_skip};
+use dioptra_testprograms::{self as programs, Recorded, or_skip};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +24,14 @@ fn read(recorded: &Recorded) -> Value {
 }
 
 /// A sample: its names from the innermost function on, and its weight.
-struct Sample {
-    names: Vec<String>,
-    weight: u64,
-    time: f64,
+pub struct Sample {
+    pub names: Vec<String>,
+    pub weight: f64,
+    pub time: f64,
 }
 
 /// Returns the samples of a track.
-fn samples(file: &Value, thread: &Value) -> Vec<Sample> {
+pub fn samples(file: &Value, thread: &Value) -> Vec<Sample> {
     // The names are the profile's or the thread's, as the version has it.
     let names = match thread["stringArray"].as_array() {
         Some(own) => own,
@@ -61,7 +61,7 @@ fn samples(file: &Value, thread: &Value) -> Vec<Sample> {
     for at in 0..number {
         let mut sample = Sample {
             names: Vec::new(),
-            weight: table["weight"][at].as_u64().expect("a weight"),
+            weight: table["weight"][at].as_f64().expect("a weight"),
             time: times[at],
         };
         let mut stack = &stacks[at];
@@ -101,9 +101,10 @@ fn samples_and_totals_are_the_report_s() {
                 assert!(sample.time >= before, "samples are in the order of time");
                 before = sample.time;
                 let innermost = sample.names.first().expect("a function");
-                *own.entry(innermost.clone()).or_default() += sample.weight;
+                assert_eq!(sample.weight, 1.0);
+                *own.entry(innermost.clone()).or_default() += 1;
                 for name in sample.names.iter().collect::<BTreeSet<_>>() {
-                    *total.entry(name.clone()).or_default() += sample.weight;
+                    *total.entry(name.clone()).or_default() += 1;
                 }
             }
         }
@@ -139,10 +140,7 @@ fn each_thread_is_a_track() {
                 Value::String(text) => text.parse().expect("a number"),
                 other => number(other),
             };
-            let weight = samples(&file, track)
-                .into_iter()
-                .map(|sample| sample.weight);
-            (tid, weight.sum())
+            (tid, samples(&file, track).len() as u64)
         })
         .collect();
     let rows = report(recorded.folder.path(), &["--by", "thread"]);
@@ -150,4 +148,88 @@ fn each_thread_is_a_track() {
         .iter()
         .map(|row| (number(&row["tid"]), number(&row["samples"])));
     assert_eq!(found, expected.collect());
+}
+
+/// The markers of a track with this name: when each begins and ends, and its data.
+fn markers<'a>(file: &'a Value, track: &'a Value, wanted: &str) -> Vec<(f64, f64, &'a Value)> {
+    let names = match track["stringArray"].as_array() {
+        Some(own) => own,
+        None => list(&file["shared"]["stringArray"]),
+    };
+    let table = &track["markers"];
+    let mut found = Vec::new();
+    for at in 0..place(&table["length"]) {
+        if names[place(&table["name"][at])] == wanted {
+            let time = |column: &str| table[column][at].as_f64().expect("a time");
+            assert_eq!(table["phase"][at], 1, "a span");
+            found.push((time("startTime"), time("endTime"), &table["data"][at]));
+        }
+    }
+    found
+}
+
+#[test]
+fn weights_of_events_are_graphs() {
+    let recorded = or_skip!(inlined());
+    let file = read(&recorded);
+    let schemas = list(&file["meta"]["markerSchema"]).iter();
+    let schema = schemas
+        .filter(|schema| schema["name"] == "dioptra-count")
+        .collect::<Vec<_>>();
+    assert_eq!(schema.len(), 1, "{:?}", file["meta"]["markerSchema"]);
+    assert_eq!(schema[0]["graphs"][0]["key"], "count");
+    assert_eq!(schema[0]["graphs"][0]["type"], "bar");
+    let mut sum = 0;
+    for track in list(&file["threads"]) {
+        for (from, to, data) in markers(&file, track, "page-faults") {
+            assert!(from < to);
+            assert_eq!(data["type"], "dioptra-count");
+            sum += number(&data["count"]);
+        }
+    }
+    let rows = report(recorded.folder.path(), &["-e", "page-faults"]);
+    assert_eq!(sum, by_function(&rows, "weight").values().sum::<u64>());
+}
+
+#[test]
+fn waits_have_their_lengths_and_are_markers() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_root());
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    done(
+        folder,
+        &[
+            "record",
+            "--off-cpu",
+            "-g",
+            "-o",
+            "perf.data",
+            "--",
+            "sleep",
+            "0.3",
+        ],
+    );
+    done(folder, &["export", "--to", "firefox"]);
+    let file = std::fs::read(folder.join("profile.firefox.json")).expect("the file");
+    let file: Value = serde_json::from_slice(&file).expect("JSON");
+    let rows = report(folder, &["--inline", "-e", "off-cpu"]);
+    let expected = by_function(&rows, "weight");
+    let mut own: BTreeMap<String, u64> = BTreeMap::new();
+    for track in list(&file["threads"]) {
+        if track["samples"]["weightType"] != "tracing-ms" {
+            continue;
+        }
+        for sample in samples(&file, track) {
+            let innermost = sample.names.first().expect("a function").clone();
+            *own.entry(innermost).or_default() += (sample.weight * 1e6).round() as u64;
+        }
+    }
+    assert!(own.values().sum::<u64>() >= 300_000_000, "{own:?}");
+    let tracks = list(&file["threads"]).iter();
+    let spans = tracks.flat_map(|track| markers(&file, track, "off CPU"));
+    let lengths: Vec<f64> = spans.map(|(from, to, _)| to - from).collect();
+    // The marker of the sleep, in milliseconds.
+    assert!(lengths.iter().any(|length| *length >= 299.0), "{lengths:?}");
+    assert_eq!(own, expected);
 }

@@ -7,6 +7,7 @@ mod command;
 mod firefox;
 mod flamegraph;
 mod otlp;
+mod otlp_push;
 mod perfetto;
 mod pprof;
 mod speedscope;

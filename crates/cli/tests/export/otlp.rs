@@ -12,16 +12,20 @@ const PACKAGES: [&str; 2] = ["opentelemetry-proto==1.45.2", "protobuf==7.36.2"];
 /// Exports the profile in a folder and reads the file with `read_otlp.py`, which checks the format's rules.
 fn read(folder: &Path) -> Result<Value, Skip> {
     done(folder, &["export", "--to", "otlp"]);
+    read_file(&folder.join("profile.otlp.pb"))
+}
+
+/// Reads a file with `read_otlp.py`, which checks the format's rules.
+pub fn read_file(file: &Path) -> Result<Value, Skip> {
     let mut python = programs::python_with(&PACKAGES)?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export/read_otlp.py");
-    let file = folder.join("profile.otlp.pb");
     let output = python.arg(script).arg(file).output().expect("Python runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     Ok(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-fn list(value: &Value) -> &[Value] {
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().expect("a list")
 }
 
@@ -34,7 +38,7 @@ fn sum(values: &Value) -> u64 {
 }
 
 /// Returns the profile of a type.
-fn profile<'a>(file: &'a Value, kind: &str, unit: &str) -> &'a Value {
+pub fn profile<'a>(file: &'a Value, kind: &str, unit: &str) -> &'a Value {
     let mut profiles = list(&file["profiles"]).iter();
     let wanted = serde_json::json!([kind, unit]);
     let found = profiles.find(|profile| profile["type"] == wanted);
@@ -42,7 +46,7 @@ fn profile<'a>(file: &'a Value, kind: &str, unit: &str) -> &'a Value {
 }
 
 /// The sums of a profile's values by innermost function, and by function on the stack.
-fn sums(profile: &Value) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
+pub fn sums(profile: &Value) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
     for sample in list(&profile["samples"]) {

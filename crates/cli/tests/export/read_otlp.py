@@ -97,8 +97,10 @@ def main():
                     "frames": list(frames(sample.stack_index)),
                 }
             )
+        assert len(profile.profile_id) == 16
         profiles.append(
             {
+                "id": profile.profile_id.hex(),
                 "type": value_type(profile.sample_type),
                 "period_type": value_type(profile.period_type),
                 "period": profile.period,

@@ -1,12 +1,14 @@
 //! Traces of calls: every format has the numbers of `dioptra trace report`, and of a program that counts its calls.
 
 use crate::callgrind::annotated;
+use crate::firefox;
+use crate::otlp;
 use crate::perfetto::decoded;
 use crate::pprof::top;
 use crate::support::{dioptra, done, number};
 use dioptra_testprograms::{self as programs, Skip, or_skip};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -206,6 +208,115 @@ fn speedscope_and_flame_graphs_have_self_times() {
     assert!(picture.contains(&format!("<title>main ({main} ns")), "main");
 }
 
+#[test]
+fn opentelemetry_has_calls_and_times() {
+    let trace = or_skip!(fibs());
+    let folder = trace.path();
+    for hidden in [&[][..], &["-N", "fib"]] {
+        let rows = report(folder, hidden);
+        let words = [
+            "export",
+            "--to",
+            "otlp",
+            "-d",
+            "dioptra.trace",
+            "--service",
+            "fibs",
+        ];
+        done(folder, &[&words[..], hidden].concat());
+        let file = or_skip!(otlp::read_file(&folder.join("profile.otlp.pb")));
+        let (mut own, mut total) = otlp::sums(otlp::profile(&file, "time", "nanoseconds"));
+        assert_eq!(
+            own.remove("[calls not shown]").is_some(),
+            !hidden.is_empty()
+        );
+        total.remove("[calls not shown]");
+        assert_eq!(own, column(&rows, 1));
+        assert_eq!(total, column(&rows, 0));
+        let (calls, _) = otlp::sums(otlp::profile(&file, "calls", "count"));
+        assert_eq!(calls, column(&rows, 2));
+        assert_eq!(file["resource"]["service.name"], "fibs");
+        let profile = otlp::profile(&file, "calls", "count");
+        let sample = &otlp::list(&profile["samples"])[0];
+        assert_eq!(sample["attributes"]["thread.name"], "trace-calls");
+        let of_main = |frame: &&Value| frame["name"] == "main";
+        let main = otlp::list(&sample["frames"]).iter().find(of_main);
+        let main = main.expect("all calls are below main");
+        let ends =
+            |key: &str, end: &str| main[key].as_str().is_some_and(|text| text.ends_with(end));
+        assert!(
+            ends("file", "trace-calls.c") && ends("module", "trace-calls"),
+            "{main}"
+        );
+        assert_eq!(main["kind"], "native");
+    }
+}
+
+/// The nanoseconds of an exact number of milliseconds.
+fn nanoseconds(milliseconds: f64) -> u64 {
+    (milliseconds * 1e6).round() as u64
+}
+
+#[test]
+fn firefox_has_each_call_on_its_thread() {
+    let trace = or_skip!(traced("threads", &["-pthread"], &["3", "1"]));
+    let folder = trace.path();
+    done(
+        folder,
+        &["export", "--to", "firefox", "-d", "dioptra.trace"],
+    );
+    let file = std::fs::read(folder.join("profile.firefox.json")).expect("the file");
+    let file: Value = serde_json::from_slice(&file).expect("JSON");
+    let rows = report(folder, &[]);
+    let (mut own, mut total) = (Sums::new(), Sums::new());
+    let mut names = Vec::new();
+    for thread in file["threads"].as_array().expect("threads") {
+        names.push(thread["name"].as_str().expect("a name").to_owned());
+        assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+        let samples = firefox::samples(&file, thread);
+        for (place, sample) in samples.iter().enumerate() {
+            let Some(innermost) = sample.names.first() else {
+                assert_eq!(sample.weight, 0.0, "time outside of calls counts nothing");
+                continue;
+            };
+            // The stack chart shows the stack until the next sample.
+            let next = samples.get(place + 1).expect("the end of the calls").time;
+            let length = nanoseconds(next) - nanoseconds(sample.time);
+            assert_eq!(nanoseconds(sample.weight), length, "{:?}", sample.names);
+            *own.entry(innermost.clone()).or_default() += length;
+            for name in sample.names.iter().collect::<BTreeSet<_>>() {
+                *total.entry(name.clone()).or_default() += length;
+            }
+        }
+    }
+    assert_eq!(own, column(&rows, 1));
+    assert_eq!(total, column(&rows, 0));
+    names.retain(|name| name.starts_with("worker"));
+    names.sort();
+    assert_eq!(names, ["worker-0", "worker-1", "worker-2"]);
+}
+
+#[test]
+fn firefox_has_each_call_of_recursive_functions() {
+    let trace = or_skip!(fibs());
+    let folder = trace.path();
+    for range in [&[][..], &["-r", "2us~30us"]] {
+        let words = ["export", "--to", "firefox", "-d", "dioptra.trace"];
+        done(folder, &[&words[..], range].concat());
+        let file = std::fs::read(folder.join("profile.firefox.json")).expect("the file");
+        let file: Value = serde_json::from_slice(&file).expect("JSON");
+        let mut own = Sums::new();
+        for thread in file["threads"].as_array().expect("threads") {
+            for sample in firefox::samples(&file, thread) {
+                if let Some(innermost) = sample.names.first() {
+                    *own.entry(innermost.clone()).or_default() += nanoseconds(sample.weight);
+                }
+            }
+        }
+        assert_eq!(own, column(&report(folder, range), 1), "{range:?}");
+    }
+}
+
 /// Sums of slices by function: total times, of recursive calls the outermost ones, and numbers of calls.
 fn slices(decoded: &Value) -> (Sums, Sums) {
     let (mut total, mut calls) = (Sums::new(), Sums::new());
@@ -302,6 +413,69 @@ fn samples_and_calls_may_be_one_file() {
 }
 
 #[test]
+fn samples_of_a_recorded_run_lie_within_its_calls() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_tool("gcc"));
+    if !cfg!(target_arch = "x86_64") {
+        programs::skip(Skip::for_limit(programs::Limit::NotX86));
+        return;
+    }
+    let program = or_skip!(programs::c("threads", &["-pthread"]));
+    let program = program.to_string_lossy().into_owned();
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let words = [
+        "record",
+        "-e",
+        "cpu-clock",
+        "-F",
+        "997",
+        "--trace=-P .",
+        &program,
+        "3",
+        "40",
+    ];
+    done(folder, &words);
+    let words = [
+        "export",
+        "--to",
+        "perfetto",
+        "-i",
+        "perf.data",
+        "-d",
+        "dioptra.trace",
+    ];
+    done(folder, &words);
+    let both = or_skip!(decoded(&folder.join("profile.pftrace")));
+    let (total, calls) = slices(&both);
+    let rows = report(folder, &[]);
+    assert_eq!(calls["thread_work"], 3);
+    assert_eq!(calls, column(&rows, 2));
+    assert_eq!(total, column(&rows, 0));
+    let slices = both["slices"].as_array().expect("slices");
+    let mut within = BTreeMap::<u64, u64>::new();
+    for sample in both["samples"].as_array().expect("samples") {
+        let frames = sample["frames"].as_array().expect("frames");
+        if frames
+            .last()
+            .is_none_or(|frame| frame["name"] != "thread_work")
+        {
+            continue;
+        }
+        let (tid, time) = (number(&sample["tid"]), number(&sample["time"]));
+        let own = slices
+            .iter()
+            .filter(|slice| slice["name"] == "thread_work" && number(&slice["tid"]) == tid);
+        let own: Vec<&Value> = own.collect();
+        assert_eq!(own.len(), 1, "each thread works once");
+        let (begin, end) = (number(&own[0]["begin"]), number(&own[0]["end"]));
+        assert!(begin <= time && time <= end, "{begin} {time} {end}");
+        *within.entry(tid).or_default() += 1;
+    }
+    assert_eq!(within.len(), 3, "every worker has samples: {within:?}");
+}
+
+#[test]
 fn chrome_has_each_call() {
     let trace = or_skip!(fibs());
     let folder = trace.path();
@@ -345,8 +519,7 @@ fn what_traces_do_not_have_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(reason), "{words:?}: {said}");
     };
-    refused(&["--to", "firefox", "-d", "trace"], "a trace has calls");
-    refused(&["--to", "otlp", "-i", "trace"], "a trace has calls");
+    refused(&["--to", "autofdo", "-d", "trace"], "record samples");
     refused(&["--to", "pprof", "-d", "trace", "-e", "cycles"], "-e: ");
     refused(
         &["--to", "pprof", "-d", "trace", "--no-inline"],

@@ -1,7 +1,7 @@
 //! `dioptra report`, `sum` and `diff` on traces: the tables that profiles have. The numbers are those of
 //! `dioptra trace report`, to the nanosecond.
 
-use crate::made::{Made, PROGRAM, Step, script, scripted, trace};
+use crate::made::{Made, PROGRAM, Step, scripted, trace};
 use dioptra_tracelayout::SwitchKind;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -15,6 +15,7 @@ mod sampling;
 mod scheduling;
 mod starts;
 mod stopped;
+mod together;
 mod untraced;
 mod written;
 

@@ -1,15 +1,19 @@
 //! Traces of calls in the formats of other tools.
 //!
 //! Formats of sums hold call paths: the number of calls on a path, and their self time. [`write_trace_collapsed`],
-//! [`write_trace_flamegraph`], [`write_trace_pprof`], [`write_trace_speedscope`] and [`write_trace_callgrind`] write them.
-//! Formats of time hold each call: [`write_trace_chrome`] and [`write_trace_perfetto`].
+//! [`write_trace_flamegraph`], [`write_trace_pprof`], [`write_trace_otlp`], [`write_trace_speedscope`] and
+//! [`write_trace_callgrind`] write them. Formats of time hold each call: [`write_trace_chrome`], [`write_trace_perfetto`]
+//! and [`write_trace_firefox`].
 //!
 //! The self time of a call leaves out recorded calls below it, shown or not. The time of calls that filters hide
 //! therefore stands in a path of its own, [`NOT_SHOWN`], so that sums of paths are total times.
 
+mod addresses;
 mod callgrind;
 mod chrome;
 mod collapsed;
+mod firefox;
+mod otlp;
 mod paths;
 mod perfetto;
 mod pprof;
@@ -19,6 +23,8 @@ mod speedscope;
 pub use callgrind::write_trace_callgrind;
 pub use chrome::write_trace_chrome;
 pub use collapsed::{write_trace_collapsed, write_trace_flamegraph};
+pub use firefox::write_trace_firefox;
+pub use otlp::{trace_otlp_requests, write_trace_otlp};
 pub use paths::NOT_SHOWN;
 pub use perfetto::write_trace_perfetto;
 pub use pprof::write_trace_pprof;

@@ -1,5 +1,6 @@
 //! Call paths as a pprof profile: numbers of calls and self times, by thread.
 
+use super::addresses::ModulePlaces;
 use super::paths::{PathFunction, ThreadPaths, TracePaths, Written};
 use super::{ExportedTrace, TraceSource};
 use crate::error::ExportError;
@@ -7,20 +8,14 @@ use crate::lost::{Lost, LostKind};
 use crate::pprof::profile_field;
 use crate::protobuf::Message;
 use crate::strings::Strings;
-use dioptra_tracelayout::FunctionKind;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hashbrown::HashMap;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The kinds of data that the format has no place for.
 const NO_PLACE: &[LostKind] = &[LostKind::CallMoments, LostKind::OpenMarks];
-
-/// The distance between the made-up addresses of two modules. A trace may have many processes, and the format has one
-/// address space.
-const MODULE_SPACE: u64 = 1 << 40;
 
 /// Writes call paths as a pprof profile, compressed with gzip. `comments` become the profile's comments.
 ///
@@ -34,6 +29,7 @@ pub fn write_trace_pprof(
     let paths = TracePaths::of(source);
     let functions = paths.functions();
     let sources = source.names.sources(&functions);
+    let places = ModulePlaces::of(source, &functions);
     let mut gzip = GzEncoder::new(out, Compression::default());
     let mut encoder = Encoder {
         source,
@@ -46,7 +42,7 @@ pub fn write_trace_pprof(
             .collect(),
         strings: Strings::default(),
         locations: HashMap::new(),
-        modules: BTreeMap::new(),
+        places: &places,
         written: Written::default(),
         cut: 0,
         field: Message::default(),
@@ -80,8 +76,7 @@ struct Encoder<'a, 't, 'o> {
     strings: Strings,
     /// By function: the number of its location, and of the function itself.
     locations: HashMap<PathFunction, u64>,
-    /// By module: the end of the highest function in its file.
-    modules: BTreeMap<u32, u64>,
+    places: &'a ModulePlaces,
     written: Written,
     cut: u64,
     field: Message,
@@ -172,12 +167,8 @@ impl Encoder<'_, '_, '_> {
         let mut line = None;
         if let PathFunction::Shown(shown) = function {
             line = self.sources.get(&shown).cloned();
-            let entry = self.source.view.trace().function(shown);
-            if entry.kind == FunctionKind::Function && entry.place < MODULE_SPACE {
-                let end = self.modules.entry(entry.module).or_default();
-                *end = (*end).max(entry.place + u64::from(entry.size.max(1)));
-                let mapping = u64::from(entry.module) + 1;
-                place = (mapping, mapping.saturating_mul(MODULE_SPACE) + entry.place);
+            if let Some((module, address)) = self.places.function(self.source, shown) {
+                place = (u64::from(module.module) + 1, address);
             }
         }
         let (file, line) = line.unwrap_or_default();
@@ -203,17 +194,15 @@ impl Encoder<'_, '_, '_> {
     }
 
     fn mappings(&mut self) -> Result<(), ExportError> {
-        for (number, end) in std::mem::take(&mut self.modules) {
-            let module = self.source.view.trace().module(number);
+        for place in self.places.all() {
+            let module = self.source.view.trace().module(place.module);
             let (path, build_id) = module.map_or(("", ""), |module| {
                 (module.path.as_str(), module.build_id.as_str())
             });
-            let id = u64::from(number) + 1;
-            let start = id.saturating_mul(MODULE_SPACE);
             self.field.clear();
-            self.field.number(1, id);
-            self.field.number(2, start);
-            self.field.number(3, start.saturating_add(end));
+            self.field.number(1, u64::from(place.module) + 1);
+            self.field.number(2, place.start);
+            self.field.number(3, place.end);
             self.field.number(5, self.strings.id(path.as_bytes()));
             self.field.number(6, self.strings.id(build_id.as_bytes()));
             self.field.flag(7, true);
@@ -235,7 +224,7 @@ impl Encoder<'_, '_, '_> {
 
 /// Returns the name of a function of which only the start is known, `<libc.so.6+0x1234>`, as `[libc.so.6]+0x1234`.
 /// pprof takes whatever stands between angle brackets for arguments of a template, and leaves it out.
-fn without_angles(name: &str) -> Cow<'_, str> {
+pub(super) fn without_angles(name: &str) -> Cow<'_, str> {
     let inner = name
         .strip_prefix('<')
         .and_then(|name| name.strip_suffix('>'));

@@ -30,6 +30,10 @@ pub(super) trait SliceWriter {
     fn begin(&mut self, at: Moment, function: u32, began_before: bool) -> io::Result<()>;
     /// Takes the end of a call that has begun.
     fn end(&mut self, at: Moment, function: u32, ending: CallEnding) -> io::Result<()>;
+    /// Takes the last known time of a call that has begun and has no end.
+    fn open(&mut self, _at: Moment, _function: u32) -> io::Result<()> {
+        Ok(())
+    }
     /// Takes an event of a thread.
     fn moment(&mut self, at: Moment, event: TaskMoment<'_>) -> io::Result<()>;
     /// Takes a gap of records; `records` is 0 if their number is not known.
@@ -121,8 +125,11 @@ pub(super) fn each(view: &View<'_>, writer: &mut impl SliceWriter) -> io::Result
                     let is_open = ending == CallEnding::Open && range.stop.is_none();
                     if in_range && is_begun && !is_open {
                         writer.end(at(time), call.function, ending)?;
-                    } else {
-                        slices.open += u64::from(is_begun);
+                    } else if is_begun {
+                        slices.open += 1;
+                        // The time of a call ends with the view's.
+                        let last = range.stop.map_or(time, |stop| time.min(stop));
+                        writer.open(at(last), call.function)?;
                     }
                 }
             }

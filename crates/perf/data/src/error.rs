@@ -52,6 +52,14 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
+    /// A recording in the form of a file was given where a pipe is followed.
+    #[error(
+        "{name} is a recording in the form of a file, whose descriptions stand at its end: it can be read, but not followed"
+    )]
+    NotAPipe {
+        /// The file, or "standard input".
+        name: String,
+    },
     /// The file does not start as a perf.data file does.
     #[error("{name} is not a perf.data file: it begins with {begins}, not with PERFILE2")]
     NotPerfData {

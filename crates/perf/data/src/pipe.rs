@@ -18,6 +18,8 @@ pub(crate) struct PipeHeader {
     pub described: Vec<DescribedEvent>,
     pub types: Vec<(u64, String)>,
     pub damaged: Vec<Damage>,
+    /// Events by their ids.
+    by_id: FxHashMap<u64, usize>,
 }
 
 /// The subjects of an EVENT_UPDATE record.
@@ -32,52 +34,57 @@ mod update {
 /// They stand at the beginning of most pipes, but build ids come anywhere.
 pub(crate) fn scan(bytes: &[u8], range: Range<usize>, order: ByteOrder) -> PipeHeader {
     let mut header = PipeHeader::default();
-    let mut by_id = FxHashMap::default();
     let bytes = bytes.get(..range.end).unwrap_or(bytes);
-    let mut at = range.start;
-    // `PerfData::read` reports missing records.
-    let mut walk = Walk::new(bytes, range.start, order);
-    loop {
-        let found = match walk.next(at) {
-            Next::Record(found) => found,
-            Next::Gap { to } => {
-                at = to;
-                continue;
-            }
-            Next::Stop(_) => break,
-        };
-        if found.raw.kind.0 >= file_type::HEADER_ATTR.0 {
-            let understood = header.take(&found.raw, found.trailing, order, &mut by_id);
-            if understood.is_none() {
-                let kind = crate::kind::record_name(found.raw.kind).unwrap_or("unknown");
-                note(
-                    &mut header.damaged,
-                    at as u64,
-                    format!("a record of {kind} is shorter than its content"),
-                );
-            }
-        }
-        at = found.next;
-    }
+    let walk = Walk::new(bytes, range.start, order);
+    header.scan(walk, range.start, 0, order);
     header
 }
 
 impl PipeHeader {
-    /// Reads a record that is about the recording; `None` where it is too short.
-    fn take(
+    /// Takes all records of a walk from `at` on that are about the recording. `base` bytes of the pipe lie before those of
+    /// the walk.
+    pub(crate) fn scan(&mut self, mut walk: Walk<'_>, mut at: usize, base: u64, order: ByteOrder) {
+        // `PerfData::read` reports missing records.
+        loop {
+            let found = match walk.next(at) {
+                Next::Record(found) => found,
+                Next::Gap { to } => {
+                    at = to;
+                    continue;
+                }
+                Next::Stop(_) => break,
+            };
+            self.see(&found.raw, found.trailing, base + at as u64, order);
+            at = found.next;
+        }
+    }
+
+    /// Takes a record if it is about the recording.
+    #[inline]
+    pub(crate) fn see(
         &mut self,
         raw: &RawRecord<'_>,
         trailing: &[u8],
+        offset: u64,
         order: ByteOrder,
-        by_id: &mut FxHashMap<u64, usize>,
-    ) -> Option<()> {
+    ) {
+        if raw.kind.0 >= file_type::HEADER_ATTR.0 && self.take(raw, trailing, order).is_none() {
+            let kind = crate::kind::record_name(raw.kind).unwrap_or("unknown");
+            let why = format!("a record of {kind} is shorter than its content");
+            note(&mut self.damaged, offset, why);
+        }
+    }
+
+    /// Reads a record that is about the recording; `None` where it is too short.
+    fn take(&mut self, raw: &RawRecord<'_>, trailing: &[u8], order: ByteOrder) -> Option<()> {
         let mut at = Cursor::new(raw.body, order);
         match raw.kind {
             file_type::HEADER_ATTR => {
                 let attr = Attr::from_bytes(raw.body, order)?;
                 at.take(attr.size as usize)?;
                 let ids: Vec<u64> = at.u64s(at.rest().len() as u64 / 8)?.iter().collect();
-                by_id.extend(ids.iter().map(|id| (*id, self.events.len())));
+                self.by_id
+                    .extend(ids.iter().map(|id| (*id, self.events.len())));
                 self.events.push(EventDescription::new(attr, ids, order));
             }
             file_type::EVENT_TYPE => {
@@ -105,7 +112,7 @@ impl PipeHeader {
             }
             file_type::EVENT_UPDATE => {
                 let (kind, id) = (at.u64()?, at.u64()?);
-                let index = by_id.get(&id).copied();
+                let index = self.by_id.get(&id).copied();
                 let event = index.and_then(|index| self.events.get_mut(index));
                 match (kind, event) {
                     (update::UNIT, Some(event)) => event.unit = Some(lossy(at.c_string())),

@@ -150,6 +150,17 @@ impl PerfData {
         PerfData::with_pipe_header(source, data, order, found)
     }
 
+    /// Makes a recording of a pipe's head, which `found` describes.
+    pub(crate) fn of_head(
+        head: Vec<u8>,
+        start: usize,
+        order: ByteOrder,
+        found: PipeHeader,
+    ) -> PerfData {
+        let data = start..head.len();
+        PerfData::with_pipe_header(Source::Memory(head), data, order, found)
+    }
+
     fn with_pipe_header(
         source: Source,
         data: Range<usize>,
@@ -249,6 +260,11 @@ impl PerfData {
     pub fn report_damage(&mut self, feature: Feature, offset: u64, why: impl Into<String>) {
         let start = self.unparsed_at.get(&feature).copied().unwrap_or(0);
         note(&mut self.damaged, start.saturating_add(offset), why);
+    }
+
+    /// Returns the bytes of a recording in one file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.source
     }
 
     /// Returns the events, prepared for looking up.

@@ -101,8 +101,22 @@ impl Source {
             .read_to_end(&mut bytes)
             .map_err(failed)?;
         check_magic(&bytes, name)?;
+        Source::spool_rest(bytes, stream, name)
+    }
+
+    /// Reads a stream to its end, as [`Source::spool`] does. `bytes` were read from it before.
+    pub fn spool_rest(
+        mut bytes: Vec<u8>,
+        mut stream: impl Read,
+        name: &str,
+    ) -> Result<Source, OpenError> {
+        let failed = |reason| OpenError::Io {
+            name: name.into(),
+            reason,
+        };
+        let room = (SPOOL_LIMIT + MAGIC_SIZE).saturating_sub(bytes.len() as u64);
         (&mut stream)
-            .take(SPOOL_LIMIT)
+            .take(room)
             .read_to_end(&mut bytes)
             .map_err(failed)?;
         if (bytes.len() as u64) < SPOOL_LIMIT + MAGIC_SIZE {

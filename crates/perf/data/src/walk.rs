@@ -131,7 +131,7 @@ impl<'d> Walk<'d> {
     /// The first place behind `at` where records stand in a row, or up to the end.
     fn find_row(&self, at: usize) -> Option<usize> {
         // Where all records so far filled whole words, the others will.
-        let whole_words = (at - self.start).is_multiple_of(WORD);
+        let whole_words = at.wrapping_sub(self.start).is_multiple_of(WORD);
         let stride = if whole_words { WORD } else { 1 };
         let mut places = (at..self.bytes.len()).step_by(stride).skip(1);
         places.find(|place| {

@@ -1,9 +1,10 @@
 //! A pipe that is read while it is written gives the records of the same pipe when it is complete, in the same order.
 
 use dioptra_perfdata::{
-    EventToWrite, FeaturesToWrite, LiveRecords, OpenError, PerfData, WriteOptions, Writer,
-    is_file_type,
+    EventToWrite, Features, FeaturesToWrite, FileRecord, LiveRecords, OpenError, PerfData,
+    ReadSummary, Streamed, WriteOptions, Writer, is_file_type,
 };
+use dioptra_perfrecords::record::RawRecord;
 use dioptra_perfrecords::{Attr, AttrFlags, SampleType};
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -50,6 +51,10 @@ fn record(kind: u32, words: &[u64]) -> Vec<u8> {
 /// Writes a recording of two events on three CPUs. Each round continues each CPU's times where the last one ended, and the
 /// CPUs are read one after the other, so that a later CPU's records are younger than those that an earlier one still has.
 fn pipe(seed: u64) -> Vec<u8> {
+    pipe_with(seed, WriteOptions::default())
+}
+
+fn pipe_with(seed: u64, options: WriteOptions) -> Vec<u8> {
     const IDS: [u64; 2] = [21, 22];
     let mut attr = Attr {
         sample_type: SampleType::IDENTIFIER | SampleType::IP | SampleType::TIME,
@@ -67,7 +72,6 @@ fn pipe(seed: u64) -> Vec<u8> {
         ..FeaturesToWrite::default()
     };
     let mut bytes = Vec::new();
-    let options = WriteOptions::default();
     let mut writer = Writer::create_pipe(&mut bytes, &events, &features, options).unwrap();
     let mut numbers = Numbers(seed);
     let mut clock = 1_000;
@@ -162,4 +166,165 @@ fn what_is_no_recording_is_refused() {
         error(b"samples, but of text"),
         OpenError::NotPerfData { .. }
     ));
+}
+
+/// The records of the kernel, and the summary and description of the whole.
+type Outcome = (Vec<Seen>, ReadSummary, Features);
+
+/// Reads a complete pipe, as a file is read.
+fn read_whole(bytes: &[u8]) -> Outcome {
+    let whole = PerfData::from_bytes(bytes.to_vec()).unwrap();
+    let mut seen = Vec::new();
+    let summary = whole.read(|record| {
+        keep(&mut seen, &record);
+        ControlFlow::Continue(())
+    });
+    (seen, summary, whole.features().clone())
+}
+
+fn keep(seen: &mut Vec<Seen>, record: &FileRecord<'_>) {
+    if !is_file_type(record.raw.kind) {
+        let body = record.raw.body.to_vec();
+        seen.push((record.offset, record.time, record.event, body));
+    }
+}
+
+/// Reads a pipe that comes in pieces, and waits for its end at the record with this number.
+fn read_pieces(bytes: &[u8], seed: u64, wait_at: u64) -> Outcome {
+    let mut numbers = Numbers(seed);
+    let most = match bytes.len() {
+        0..1_000_000 => [1, 7, 300, 5_000, 1 << 20][numbers.below(5) as usize],
+        _ => 1 << 20,
+    };
+    let mut pipe = Pieces {
+        rest: bytes,
+        numbers,
+        most,
+    };
+    let opened = Streamed::open(&mut pipe).unwrap();
+    let Streamed::Pipe(recording, records) = opened else {
+        panic!("not a pipe");
+    };
+    let mut seen = Vec::new();
+    let mut count = 0;
+    let needs_rest = |_: &RawRecord<'_>| {
+        count += 1;
+        count == wait_at
+    };
+    let read = records.read_to_end(&mut pipe, &recording, needs_rest, |record| {
+        keep(&mut seen, &record);
+    });
+    let (summary, features) = read.unwrap();
+    (seen, summary, features)
+}
+
+fn assert_equal(pieces: &Outcome, whole: &Outcome, what: &str) {
+    assert_eq!(pieces.1, whole.1, "{what}");
+    assert!(pieces.0 == whole.0, "{what}: other records");
+    assert!(pieces.2 == whole.2, "{what}: another description");
+}
+
+#[test]
+fn a_pipe_that_is_read_to_its_end_gives_what_the_complete_pipe_gives() {
+    for seed in 0..40 {
+        let compression = (seed % 2 == 1).then_some(3);
+        let bytes = pipe_with(seed, WriteOptions { compression });
+        let whole = read_whole(&bytes);
+        assert!(whole.0.len() > 100, "{} records", whole.0.len());
+        for wait_at in [0, 1, 2, 77, 500] {
+            let pieces = read_pieces(&bytes, seed + wait_at, wait_at);
+            assert_equal(&pieces, &whole, &format!("seed {seed}, waits at {wait_at}"));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_pipe_gives_what_the_complete_damaged_pipe_gives() {
+    let mut numbers = Numbers(1);
+    let mut damaged = 0;
+    for seed in 0..300 {
+        let compression = (seed % 3 == 2).then_some(3);
+        let mut bytes = pipe_with(seed % 7, WriteOptions { compression });
+        let length = bytes.len() as u64;
+        match seed % 4 {
+            // Cut off anywhere behind the header.
+            0 => bytes.truncate(16 + numbers.below(length - 16) as usize),
+            // Bytes that are no records.
+            1 => {
+                let at = 16 + numbers.below(length - 16) as usize;
+                let end = (at + 1 + numbers.below(200) as usize).min(bytes.len());
+                bytes[at..end].fill_with(|| numbers.below(256) as u8);
+            }
+            // The messages of perf at its end.
+            2 => bytes.extend_from_slice(b"[ perf record: Woken up 1 times to write data ]\n"),
+            _ => {
+                let at = 16 + numbers.below(length - 16) as usize;
+                bytes[at] ^= 1 << numbers.below(8);
+            }
+        }
+        // The descriptions of events tell where the data begins: others change what is read as damage.
+        let Ok(whole) = PerfData::from_bytes(bytes.clone()) else {
+            continue;
+        };
+        if whole.events().len() != 2 || whole.events().iter().any(|event| event.ids.len() != 1) {
+            continue;
+        }
+        let whole = read_whole(&bytes);
+        damaged += usize::from(whole.1.damages > 0 || whole.1.message_bytes > 0);
+        let pieces = read_pieces(&bytes, seed, 0);
+        assert_equal(&pieces, &whole, &format!("seed {seed}"));
+    }
+    assert!(damaged > 100, "{damaged} were damaged");
+}
+
+/// A pipe without ends of rounds is read in order, too.
+#[test]
+fn a_long_pipe_without_rounds_is_put_in_order() {
+    let bytes = pipe(3);
+    let mut joined = Vec::new();
+    let recording = PerfData::from_bytes(bytes.clone()).unwrap();
+    let mut start = None;
+    recording.read(|record| {
+        if !is_file_type(record.raw.kind) {
+            let offset = record.offset as usize;
+            let first = *start.get_or_insert(offset);
+            start = Some(first.min(offset));
+        }
+        ControlFlow::Continue(())
+    });
+    let head = &bytes[..start.unwrap()];
+    joined.extend_from_slice(head);
+    // More than may be held: each block is older than the one before.
+    let mut time = 1_u64 << 40;
+    while joined.len() < 68 << 20 {
+        time -= 100_000;
+        for index in 0..100 {
+            let mut words = vec![21, index, time + index];
+            words.resize(1000, 0);
+            joined.extend(record(9, &words));
+        }
+    }
+    let whole = read_whole(&joined);
+    assert_eq!(whole.1.out_of_order, 0);
+    assert_equal(&read_pieces(&joined, 4, 0), &whole, "without rounds");
+}
+
+#[test]
+fn a_file_that_comes_as_a_stream_is_read_whole() {
+    let mut file = std::io::Cursor::new(Vec::new());
+    let event = EventToWrite {
+        attr: Attr::default(),
+        name: "event".to_owned(),
+        ids: vec![1],
+    };
+    let features = FeaturesToWrite::default();
+    let writer = Writer::create(&mut file, &[event], WriteOptions::default()).unwrap();
+    writer.finish(&features).unwrap();
+    let mut bytes: &[u8] = file.get_ref();
+    let opened = Streamed::open(&mut bytes).unwrap();
+    assert!(matches!(opened, Streamed::Whole(recording) if recording.events().len() == 1));
+    for text in [&b""[..], b"PERFILE2", b"samples, but of text"] {
+        let mut bytes = text;
+        assert!(Streamed::open(&mut bytes).is_err());
+    }
 }

@@ -32,6 +32,7 @@ pub use loading::details::DroppedDetails;
 pub use loading::live::{LiveProfile, LiveSize};
 pub use loading::load::LoadOptions;
 pub use loading::losses::Losses;
+pub use loading::piped::WholeNeeded;
 pub use loading::plan::{KernelSamples, LoadPlan, SampleFilter};
 pub use loading::progress::LoadProgress;
 pub use loading::visit::{GroupSample, GroupVisitor};

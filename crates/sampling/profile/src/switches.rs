@@ -86,6 +86,27 @@ impl Profile {
         self.switch_log.left_out
     }
 
+    /// Returns the spans in which a thread was off the CPU, between two of its switches, in nanoseconds since the
+    /// recording's first sample and cut off there. Needs [`crate::LoadPlan::switches`].
+    pub fn spans_off_cpu(&self, id: ThreadId) -> Vec<(u64, u64)> {
+        let (Some(thread), Some(first)) = (self.tasks.threads().get(id as usize), self.start)
+        else {
+            return Vec::new();
+        };
+        let Some(gaps) = self.switch_log.off.get(&thread.tid) else {
+            return Vec::new();
+        };
+        // Numbers of threads are used again.
+        let from = thread.start.unwrap_or(0).max(first);
+        let until = thread.end.unwrap_or(u64::MAX);
+        let spans = gaps.ended.iter();
+        let spans = spans.map(|(start, end)| ((*start).max(from), (*end).min(until)));
+        spans
+            .filter(|(start, end)| start < end)
+            .map(|(start, end)| (start - first, end - first))
+            .collect()
+    }
+
     /// Returns the nanoseconds of each slice that a thread was off the CPU, or that a CPU idled; `None` where no switch of
     /// it was recorded. Needs [`crate::LoadPlan::switches`].
     pub fn gaps(&self, of: GapsOf, slices: &TimeSlices) -> Option<Vec<u64>> {

@@ -30,5 +30,5 @@ pub use error::RecordError;
 pub use extension::{CountedEvent, ExtensionError, ExtensionTarget, RecordExtension, RecordingEnd};
 pub use note::RecordNote;
 pub use outcome::{Ending, Outcome};
-pub use record::{Observer, record, record_with};
+pub use record::{Observer, Prepared, record, record_with};
 pub use spec::{RecordSpec, RecordTarget};

@@ -35,6 +35,8 @@ pub struct Modules {
     since: i64,
     files: HashMap<Vec<u8>, Vec<File>>,
     kernel: Vec<Vec<u8>>,
+    /// The path of the module that was seen last, if that was the first time.
+    new: Option<Vec<u8>>,
 }
 
 /// A file that was mapped.
@@ -58,6 +60,7 @@ impl Modules {
             since: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
             files: HashMap::new(),
             kernel: Vec::new(),
+            new: None,
         }
     }
 
@@ -76,6 +79,7 @@ impl Modules {
         if mmap.misc.cpu_mode() == CpuMode::Kernel {
             if !self.kernel.iter().any(|known| known == mmap.name) {
                 self.kernel.push(mmap.name.to_vec());
+                self.new = Some(mmap.name.to_vec());
             }
             return;
         }
@@ -105,8 +109,29 @@ impl Modules {
             }
             None => {
                 self.files.insert(mmap.name.to_vec(), vec![file]);
+                self.new = Some(mmap.name.to_vec());
             }
         }
+    }
+
+    /// Returns the build id of the module that was seen last, if that was the first time. It is read now, so that a reader
+    /// of a pipe knows it before the module's first sample.
+    pub fn new_build_id(&mut self) -> Option<ModuleBuildId> {
+        let path = self.new.take()?;
+        let Some(files) = self.files.get(&path) else {
+            return kernel_build_id(&path);
+        };
+        let file = files.first()?;
+        // A mapping that states its file's build id needs no other.
+        let build_id = match &file.build_id {
+            Some(_) => None,
+            None => self.file_build_id(&path, file),
+        };
+        Some(ModuleBuildId {
+            is_kernel: false,
+            build_id: build_id?,
+            path,
+        })
     }
 
     /// Returns the build ids of the kernel, its modules and all files that are still as they were mapped, sorted by

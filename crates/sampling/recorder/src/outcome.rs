@@ -16,6 +16,8 @@ pub enum Ending {
     Signal(i32),
     /// The time was over.
     Duration,
+    /// The file has the size that it may have.
+    Size,
 }
 
 /// One event's figures.
@@ -58,6 +60,8 @@ pub struct Outcome {
     pub command_is_kept: bool,
     /// Whether mappings, threads' names and the like may be among the lost records.
     pub mappings_may_be_lost: bool,
+    /// The times at which the events were enabled and disabled, in nanoseconds of the monotonic clock.
+    pub span: (u64, u64),
     /// The time from the first moment in which samples could be taken to the last one.
     pub duration: Duration,
     /// The reason why it ended.
@@ -80,6 +84,7 @@ impl Outcome {
             unsampled: Vec::new(),
             command_is_kept: false,
             mappings_may_be_lost: false,
+            span: (0, 0),
             duration: Duration::ZERO,
             ending: Ending::CommandEnded,
             late_signal: None,

@@ -28,8 +28,10 @@ use dioptra_perfevents::{
 };
 use dioptra_processes::command::{CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
+use std::borrow::Cow;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// The longest time that the loop waits before it reports progress.
@@ -53,6 +55,9 @@ pub trait Observer {
     /// Learns that the recording has ended, well or (`failure`) not, but that the command still runs and is waited
     /// for.
     fn waiting(&mut self, failure: Option<&RecordError>);
+    /// Learns that the events were disabled, because the time is over or the file is large enough. Their last records are
+    /// still to be read and the file is to be completed, which takes a while: another recording may begin now.
+    fn disabled(&mut self) {}
 }
 
 /// Records as `spec` says. Returns when the recording is complete and its command, if there is one, has ended.
@@ -89,7 +94,9 @@ pub fn record_with<'a>(
         None => None,
     };
     watchdog.command(command.as_ref().map(HeldCommand::pid));
-    let recorded = Recording::start(spec, extension, command.as_ref(), &watchdog, observer)
+    let progress = Arc::clone(&watchdog.progress);
+    let spec = Cow::Borrowed(spec);
+    let recorded = Recording::start(spec, extension, command.as_ref(), progress, observer)
         .and_then(|recording| recording.run(command.as_mut(), &mut signals, observer));
     let status = match &mut command {
         Some(command) if command.is_released() => {
@@ -103,6 +110,61 @@ pub fn record_with<'a>(
     outcome.command = status;
     outcome.late_signal = signals.finish().map(|received| received.signal);
     Ok(outcome)
+}
+
+/// A recording of what runs already, whose events are open and whose file describes what exists, and which has not begun to
+/// take samples.
+///
+/// To follow another recording without a gap, it is prepared while the other one still runs.
+pub struct Prepared {
+    recording: Recording<'static>,
+    progress: Arc<AtomicU64>,
+}
+
+impl Prepared {
+    /// Opens the events of `spec`, which must name no command.
+    ///
+    /// # Errors
+    /// [`RecordError`]; no file is left then.
+    pub fn new(mut spec: RecordSpec, observer: &mut dyn Observer) -> Result<Self, RecordError> {
+        if spec.command.is_some() || spec.target == RecordTarget::Command {
+            return Err(RecordError::NoCommand);
+        }
+        spec.waits_to_begin = true;
+        let progress = Arc::new(AtomicU64::new(0));
+        let spec = Cow::Owned(spec);
+        let recording = Recording::start(spec, None, None, Arc::clone(&progress), observer)?;
+        Ok(Prepared {
+            recording,
+            progress,
+        })
+    }
+
+    /// Lets samples be taken from now on. [`Prepared::run`] reads them.
+    ///
+    /// # Errors
+    /// The events cannot be enabled.
+    pub fn begin(&mut self) -> Result<(), RecordError> {
+        match self.recording.enabled_at {
+            Some(_) => Ok(()),
+            None => self.recording.enable(),
+        }
+    }
+
+    /// Records as [`record`] does. Samples are taken from now on, unless they are already.
+    ///
+    /// # Errors
+    /// As [`record`].
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Outcome, RecordError> {
+        let mut signals = Signals::new().map_err(RecordError::Signals)?;
+        let spec = &self.recording.spec;
+        let _watchdog = Watchdog::watch(signals.set(), spec.on_slow_end, self.progress.clone())
+            .map_err(RecordError::Signals)?;
+        self.begin()?;
+        let mut outcome = self.recording.run(None, &mut signals, observer)?;
+        outcome.late_signal = signals.finish().map(|received| received.signal);
+        Ok(outcome)
+    }
 }
 
 /// Waits for the command's end. A signal that asks for an end, the second one by now, kills the command.
@@ -133,7 +195,7 @@ fn wait_for(
 
 /// A recording whose events are open and whose file has been begun.
 struct Recording<'a> {
-    spec: &'a RecordSpec,
+    spec: Cow<'a, RecordSpec>,
     machine: Machine,
     session: AttachedSession,
     sink: Sink<'a>,
@@ -158,12 +220,13 @@ struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// Opens the events, begins the file, and describes in it all that exists already.
     fn start(
-        spec: &'a RecordSpec,
+        shared_spec: Cow<'a, RecordSpec>,
         mut extension: Option<&'a mut dyn RecordExtension>,
         command: Option<&HeldCommand>,
-        watchdog: &Watchdog,
+        progress: Arc<AtomicU64>,
         observer: &mut dyn Observer,
     ) -> Result<Recording<'a>, RecordError> {
+        let spec = &*shared_spec;
         let counted = extension
             .as_deref()
             .map_or_else(Vec::new, |extension| extension.counted_groups());
@@ -235,12 +298,14 @@ impl<'a> Recording<'a> {
             .map(|event| event.attr.clone())
             .unwrap_or_default();
         let modules = Modules::new(RecordLayout::new(&first, ByteOrder::NATIVE));
+        let mut sink = Sink::new(writer, modules, extension, progress);
+        sink.names_modules_early = spec.to_stdout();
         let mut recording = Recording {
-            spec,
+            spec: shared_spec,
             machine,
             ids_known: session.new_ids_since(0).len(),
             session,
-            sink: Sink::new(writer, modules, extension, Arc::clone(&watchdog.progress)),
+            sink,
             notes_told: attached.notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
@@ -277,10 +342,10 @@ impl<'a> Recording<'a> {
 
     fn describe_existing(&mut self, observer: &mut dyn Observer) -> Result<(), RecordError> {
         let release = self.machine.os_release.clone();
-        let target = &self.spec.target;
+        let target = self.spec.target.clone();
         let known = self.write_made(0, |synthesizer| {
             let known = synthesizer.kernel(&release)?;
-            match target {
+            match &target {
                 // The exec that follows discards all mappings and the name that the command has now.
                 RecordTarget::Command => {}
                 RecordTarget::Processes(tids) | RecordTarget::Threads(tids) => {

@@ -25,7 +25,7 @@ pub(crate) fn session_spec(
         },
     };
     let start = match &spec.target {
-        _ if !spec.delay.is_zero() => Start::Manual,
+        _ if !spec.delay.is_zero() || spec.waits_to_begin => Start::Manual,
         RecordTarget::Command => Start::OnExec,
         // Opening the events of many threads takes long, and longer with each thread that is sampled meanwhile. So
         // all start together, at the cost of one more event for each thread, which reports new threads until then.

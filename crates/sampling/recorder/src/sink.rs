@@ -2,8 +2,9 @@
 
 use crate::error::SinkError;
 use crate::extension::RecordExtension;
+use crate::features;
 use crate::modules::{ModuleBuildId, Modules};
-use dioptra_perfdata::{WriteError, Writer};
+use dioptra_perfdata::{WriteError, Writer, build_id_records};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor, RecordListener};
 use std::fs::File;
@@ -23,6 +24,9 @@ pub(crate) struct Sink<'a> {
     pub bytes: u64,
     /// The same number of bytes, from which the watchdog sees that the recorder gets on.
     progress: Arc<AtomicU64>,
+    /// Whether a module's build id is written before its first mapping: into a pipe, whose reader may be on another
+    /// machine and names modules while they come.
+    pub names_modules_early: bool,
     /// The extension, whose records go into the same file.
     pub extension: Option<&'a mut dyn RecordExtension>,
 }
@@ -37,6 +41,7 @@ impl<'a> Sink<'a> {
         Sink {
             writer,
             modules,
+            names_modules_early: false,
             extension,
             error: None,
             samples: 0,
@@ -55,12 +60,34 @@ impl<'a> Sink<'a> {
         match record.kind {
             RecordType::SAMPLE => self.samples += 1,
             RecordType::LOST => self.lost += lost_count(record),
-            _ => self.modules.see(record),
+            _ => {
+                self.modules.see(record);
+                if self.names_modules_early {
+                    self.name_module();
+                }
+            }
+        }
+        if self.error.is_some() {
+            return;
         }
         self.bytes += bytes.len() as u64;
         self.progress.store(self.bytes, Ordering::Relaxed);
         if let Err(error) = self.writer.write(bytes) {
             self.error = Some(error);
+        }
+    }
+
+    /// Writes the build id of the module that was seen last, if that was the first time.
+    fn name_module(&mut self) {
+        let Some(module) = self.modules.new_build_id() else {
+            return;
+        };
+        let records = build_id_records(&[features::build_id(module)]);
+        let written = records.and_then(|bytes| self.writer.write(&bytes));
+        match written {
+            // The path is too long for such a record: readers take the module for one without a build id.
+            Ok(()) | Err(WriteError::TooLong { .. }) => {}
+            Err(error) => self.error = Some(error),
         }
     }
 

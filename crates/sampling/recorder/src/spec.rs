@@ -51,10 +51,15 @@ pub struct RecordSpec {
     pub cpus: Option<CpuSet>,
     /// The number of data pages of each CPU's ring; `None` for the session's default.
     pub ring_pages: Option<usize>,
+    /// Whether the events are opened without taking samples, until they are told to ([`crate::record::Prepared`]).
+    pub(crate) waits_to_begin: bool,
     /// The time before samples are taken. Mappings and tasks that appear meanwhile are recorded.
     pub delay: Duration,
     /// The longest time for which samples are taken; `None` for no limit.
     pub duration: Option<Duration>,
+    /// The size of the file, in bytes, at which the recording ends. The records that wait in the rings then, and the
+    /// descriptions at the file's end, come on top; `None` for no limit.
+    pub most_bytes: Option<u64>,
     /// The zstd level with which the file's records are compressed; `None` for no compression.
     pub compression: Option<i32>,
     /// The file; `-` is standard output, as a pipe. An older file is renamed, see [`crate::output_file::create`].
@@ -102,8 +107,10 @@ impl RecordSpec {
             switches: false,
             cpus: None,
             ring_pages: None,
+            waits_to_begin: false,
             delay: Duration::ZERO,
             duration: None,
+            most_bytes: None,
             compression: None,
             output: PathBuf::from("perf.data"),
             pipe: None,

@@ -45,8 +45,19 @@ impl Watchdog {
     /// # Errors
     /// The error of starting a thread.
     pub fn start(set: libc::sigset_t, tell: Option<fn(i32)>) -> io::Result<Watchdog> {
+        Watchdog::watch(set, tell, Arc::new(AtomicU64::new(0)))
+    }
+
+    /// Starts the thread as [`Watchdog::start`] does, for a recorder whose progress is `progress`.
+    ///
+    /// # Errors
+    /// The error of starting a thread.
+    pub fn watch(
+        set: libc::sigset_t,
+        tell: Option<fn(i32)>,
+        progress: Arc<AtomicU64>,
+    ) -> io::Result<Watchdog> {
         let shared = Arc::new(Shared::default());
-        let progress = Arc::new(AtomicU64::new(0));
         // SAFETY: no arguments.
         let watched = unsafe { libc::gettid() };
         let mut watch = Watch {

@@ -1,8 +1,8 @@
-//! `add`: recordings become profiles of a store.
+//! `add`: recordings and traces become profiles of a store.
 
-use super::{bytes, count};
+use super::{Patience, bytes, count};
 use anyhow::{Context, bail};
-use dioptra_store::{ChosenLabels, How, ReadOptions, Store};
+use dioptra_store::{ChosenLabels, DEFAULT_EACH_CALL, How, Kind, ReadOptions, Store};
 use dioptra_symbols::SymbolOptions;
 use dioptra_tables::escape;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   dioptra store add perf.data --to profiles
+  dioptra store add dioptra.trace --to profiles            a trace of calls
   dioptra store add *.data --to profiles --service web --host node-7
   dioptra store add perf.data --to s3://bucket/profiles    keys and server from AWS_ACCESS_KEY_ID, AWS_ENDPOINT …")]
 pub struct Arguments {
-    /// Recordings of `dioptra record` or `perf record`
+    /// Recordings of `dioptra record` or `perf record`, or directories of `dioptra trace record`
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The store: a folder, which is made if it is missing, or s3://BUCKET/PATH
@@ -34,12 +35,20 @@ pub struct Arguments {
     /// Let the time of inlined functions count for the function that contains them
     #[arg(long)]
     no_inline: bool,
+    /// Store the address and source line of each sample
+    #[arg(long)]
+    addresses: bool,
+    /// Store each call of a trace that has at most this many calls, and sums by call stack of other traces
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_EACH_CALL)]
+    each_call: u64,
     /// Look for the recorded files below this directory
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
     /// The recorded kernel's vmlinux [default: looked for by build id]
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 /// Adds the recordings.
@@ -65,12 +74,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             ..SymbolOptions::default()
         },
         no_inline: arguments.no_inline,
+        addresses: arguments.addresses,
+        each_call: arguments.each_call,
     };
     options.labels.check()?;
     if let Some(missing) = arguments.files.iter().find(|file| !file.exists()) {
         bail!("{}: there is no such file", missing.display());
     }
-    let store = Store::open_or_create(&arguments.to)?;
+    let store = Store::open_or_create_within(&arguments.to, arguments.patience.timeout)?;
     let mut failed = 0;
     for file in &arguments.files {
         // One file that is no recording does not keep the others out.
@@ -110,7 +121,10 @@ fn add(store: &Store, file: &Path, options: &ReadOptions) -> anyhow::Result<()> 
         profile.labels.date,
         profile.labels.service,
         profile.labels.host,
-        count(profile.samples().unsigned_abs(), "sample", "samples"),
+        match profile.kind {
+            Kind::Profile => count(profile.samples().unsigned_abs(), "sample", "samples"),
+            Kind::Trace => count(profile.calls.unsigned_abs(), "call", "calls"),
+        },
         bytes(profile.bytes()),
     );
     if added.how != How::Added {

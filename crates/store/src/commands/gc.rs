@@ -1,7 +1,7 @@
 //! `gc`: what interrupted writers left is deleted.
 
-use super::{bytes, count, duration};
-use dioptra_store::{Orphans, Store};
+use super::{NamedStore, bytes, count, duration};
+use dioptra_store::Orphans;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,9 +12,8 @@ Examples:
   dioptra store gc --store profiles --dry-run     show what would be deleted
   dioptra store gc --store profiles")]
 pub struct Arguments {
-    /// The store: a folder, or s3://BUCKET/PATH
-    #[arg(long, value_name = "STORE")]
-    store: String,
+    #[command(flatten)]
+    store: NamedStore,
     /// Keep objects that were written less than this ago: a writer may still be at work
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = duration)]
     older_than: Duration,
@@ -25,7 +24,7 @@ pub struct Arguments {
 
 /// Deletes the objects without a profile.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let store = Store::open(&arguments.store)?;
+    let store = arguments.store.open()?;
     let collected = store.gc(arguments.older_than, arguments.dry_run)?;
     for name in &collected.deleted.names {
         println!("{name}");

@@ -1,7 +1,6 @@
 //! `list`: the profiles of a store.
 
-use super::count;
-use dioptra_store::Store;
+use super::{NamedStore, count};
 use dioptra_tables::escape;
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,16 +12,15 @@ Examples:
   dioptra store list --store profiles
   dioptra query --store profiles --format json 'SELECT * FROM profiles'    the same for programs")]
 pub struct Arguments {
-    /// The store: a folder, or s3://BUCKET/PATH
-    #[arg(long, value_name = "STORE")]
-    store: String,
+    #[command(flatten)]
+    store: NamedStore,
 }
 
 /// Lists the profiles.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let profiles = Store::open(&arguments.store)?.profiles()?;
+    let profiles = arguments.store.open()?.profiles()?;
     let heads = [
-        "profile", "date", "service", "host", "samples", "events", "command",
+        "profile", "date", "service", "host", "samples", "calls", "events", "command",
     ];
     let mut rows = vec![heads.map(str::to_owned)];
     for profile in &profiles {
@@ -33,6 +31,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             profile.labels.service.clone(),
             profile.labels.host.clone(),
             profile.samples().to_string(),
+            profile.calls.to_string(),
             escape(&events.join(" ")),
             escape(profile.command.as_deref().unwrap_or_default()),
         ]);
@@ -48,7 +47,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
             match heads[column] {
-                "samples" => line.push_str(&format!("{cell:>width$}  ")),
+                "samples" | "calls" => line.push_str(&format!("{cell:>width$}  ")),
                 _ => line.push_str(&format!("{cell:<width$}  ")),
             }
         }

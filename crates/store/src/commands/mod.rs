@@ -1,13 +1,40 @@
 //! The sub-commands, a file each.
 
 pub mod add;
+pub mod compact;
 pub mod gc;
 pub mod list;
 #[cfg(feature = "query")]
 pub mod query;
 pub mod verify;
 
+use dioptra_store::{Store, StoreError};
 use std::time::Duration;
+
+/// The store of a command.
+#[derive(clap::Args)]
+pub struct NamedStore {
+    /// The store: a folder, or s3://BUCKET/PATH
+    #[arg(long, value_name = "STORE")]
+    store: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+impl NamedStore {
+    /// Opens the store.
+    pub fn open(&self) -> Result<Store, StoreError> {
+        Store::open_within(&self.store, self.patience.timeout)
+    }
+}
+
+/// The longest waits.
+#[derive(clap::Args)]
+pub struct Patience {
+    /// The longest time in which the server of a bucket must answer a request
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration, global = true)]
+    pub timeout: Duration,
+}
 
 /// Parses a time such as `7d`, `12h`, `30m` or `10s`.
 fn duration(text: &str) -> Result<Duration, String> {

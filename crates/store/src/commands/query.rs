@@ -1,11 +1,11 @@
 //! `query`: SQL and named questions.
 
-use super::duration;
+use super::{Patience, duration};
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use dioptra_store::{
-    Chosen, FlameOptions, OutputFormat, RegressionOptions, SampleSet, Session, Store, TopOptions,
-    flame, regressions, top_functions, write_answer,
+    Chosen, FlameOptions, OutputFormat, RegressionOptions, SampleSet, Session, StackValues, Store,
+    TopOptions, flame, regressions, top_functions, write_answer, write_page,
 };
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -19,12 +19,14 @@ use std::time::{Duration, SystemTime};
 Examples:
   dioptra query --store profiles top-functions --since 7d --group-by service
   dioptra query --store profiles regressions --from 2026-11-01 --to 2026-11-02
-  dioptra query --store profiles flame --service web | flamegraph.pl > web.svg
+  dioptra query --store profiles flame --service web --format flamegraph -o web.svg
+  dioptra query --store profiles top-functions --format html -o top.html
   dioptra query --store profiles \"SELECT sum(weight) FROM samples WHERE stack_contains(frames, 'parse')\"
   dioptra query --store profiles --format parquet -o hot.parquet 'SELECT * FROM samples LIMIT 1000'
   dioptra query --show-views                     the SQL of the views, for other engines
 
-Views: profiles, samples, stacks, functions, modules. docs/store.md describes their columns.")]
+Views: profiles, samples, stacks, functions, modules, mappings, windows, window_totals, calls, call_estimates.
+docs/store.md describes their columns.")]
 #[command(
     args_conflicts_with_subcommands = false,
     subcommand_precedence_over_arg = true
@@ -45,6 +47,11 @@ pub struct Arguments {
     /// Show the SQL that makes the views in another engine
     #[arg(long)]
     show_views: bool,
+    /// Also show, on standard error, the SQL that was asked, a statement a line: other engines answer it, too
+    #[arg(long, global = true)]
+    show_sql: bool,
+    #[command(flatten)]
+    patience: Patience,
     #[command(subcommand)]
     question: Option<Question>,
 }
@@ -59,6 +66,10 @@ enum Format {
     Json,
     /// A Parquet file
     Parquet,
+    /// A flame graph (SVG) of an answer with the columns `frames` and `weight`, `samples`, `value` or `self_ns`
+    Flamegraph,
+    /// A page with a table that can be sorted
+    Html,
 }
 
 #[derive(Subcommand)]
@@ -67,7 +78,7 @@ enum Question {
     TopFunctions(Top),
     /// Show the functions whose share of the time grew, and whether chance may have made it
     Regressions(Regressions),
-    /// Write collapsed stacks for flame graphs
+    /// Write collapsed stacks, or a flame graph with --format flamegraph
     Flame(Flame),
 }
 
@@ -165,14 +176,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.format == Format::Parquet && to_stdout && std::io::stdout().is_terminal() {
         bail!("Parquet is no text for a terminal; redirect it, or give a file with -o");
     }
-    let store = Store::open(place)?;
+    let store = Store::open_within(place, arguments.patience.timeout)?;
     let session = Session::open(&store)?;
-    let format = match arguments.format {
-        Format::Text => OutputFormat::Text,
-        Format::Csv => OutputFormat::Csv,
-        Format::Json => OutputFormat::Json,
-        Format::Parquet => OutputFormat::Parquet,
-    };
     let (answer, event) = match &arguments.question {
         None => {
             let sql = arguments.sql.as_deref().unwrap_or_default();
@@ -203,18 +208,42 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 chosen: asked.filter.chosen()?,
                 samples: asked.samples,
             };
-            let mut lines = Vec::new();
-            let event = flame(&session, &options, &mut lines)?;
+            if ![Format::Text, Format::Flamegraph].contains(&arguments.format) {
+                bail!("flame has the formats text (collapsed stacks) and flamegraph");
+            }
+            let stacks = flame(&session, &options)?;
             let mut out = open(&arguments.output)?;
-            out.write_all(&lines)?;
+            match arguments.format {
+                Format::Flamegraph => write_svg(&stacks, &mut *out)?,
+                _ => stacks.write_collapsed(&mut *out)?,
+            }
             out.flush()?;
-            eprintln!("# event: {event}");
+            show_sql(arguments, &session);
+            eprintln!("# event: {}", stacks.name);
             return Ok(ExitCode::SUCCESS);
         }
     };
+    let write = |out: &mut (dyn Write + Send)| -> anyhow::Result<()> {
+        let format = match arguments.format {
+            Format::Text => OutputFormat::Text,
+            Format::Csv => OutputFormat::Csv,
+            Format::Json => OutputFormat::Json,
+            Format::Parquet => OutputFormat::Parquet,
+            Format::Flamegraph => return write_svg(&StackValues::of_answer(&answer)?, out),
+            Format::Html => {
+                let question = match (&arguments.sql, &event) {
+                    (Some(sql), _) => sql.clone(),
+                    (None, event) => words(event.as_deref()),
+                };
+                return Ok(write_page(&answer, &question, out)?);
+            }
+        };
+        Ok(write_answer(&answer, format, out)?)
+    };
     let mut out = open(&arguments.output)?;
-    write_answer(&answer, format, &mut *out)?;
+    write(&mut *out)?;
     out.flush()?;
+    show_sql(arguments, &session);
     if let Some(event) = event {
         eprintln!("# event: {event}");
     }
@@ -225,6 +254,33 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the words of the question as they were typed, and its event.
+fn words(event: Option<&str>) -> String {
+    let words = std::env::args().skip_while(|word| word != "query");
+    let words = words.collect::<Vec<_>>().join(" ");
+    match event {
+        Some(event) => format!("{words}\nevent: {event}"),
+        None => words,
+    }
+}
+
+/// Writes a flame graph.
+fn write_svg(stacks: &StackValues, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    let narrow = stacks.write_svg(out)?;
+    if narrow > 0 {
+        eprintln!("# {narrow} frames are too narrow to draw");
+    }
+    Ok(())
+}
+
+/// Shows the queries that were asked, if that is wanted.
+fn show_sql(arguments: &Arguments, session: &Session) {
+    for sql in session.asked().iter().filter(|_| arguments.show_sql) {
+        // A query that the user wrote may have several lines.
+        eprintln!("# SQL: {}", dioptra_tables::escape(sql));
+    }
 }
 
 /// Opens the file for an answer; `-` is standard output.

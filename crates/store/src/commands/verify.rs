@@ -1,7 +1,6 @@
 //! `verify`: everything is read and compared with what was written.
 
-use super::{bytes, count};
-use dioptra_store::Store;
+use super::{NamedStore, bytes, count};
 use std::process::ExitCode;
 
 /// Arguments of `verify`.
@@ -10,21 +9,24 @@ use std::process::ExitCode;
 Examples:
   dioptra store verify --store profiles           the exit status is 1 where something is damaged")]
 pub struct Arguments {
-    /// The store: a folder, or s3://BUCKET/PATH
-    #[arg(long, value_name = "STORE")]
-    store: String,
+    #[command(flatten)]
+    store: NamedStore,
 }
 
 /// Verifies the store.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let verified = Store::open(&arguments.store)?.verify()?;
+    let verified = arguments.store.open()?.verify()?;
     for (object, problem) in &verified.problems {
         println!("{object}: {problem}");
     }
     println!(
-        "# {} whole, with {}",
+        "# {} whole, with {}{}",
         count(verified.whole, "profile is", "profiles are"),
         count(verified.samples.unsigned_abs(), "sample", "samples"),
+        match verified.calls {
+            0 => String::new(),
+            calls => format!(" and {}", count(calls.unsigned_abs(), "call", "calls")),
+        },
     );
     let orphans = &verified.orphans;
     if !orphans.names.is_empty() {

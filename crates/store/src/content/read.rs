@@ -1,6 +1,7 @@
 //! The reading of recordings.
 
-use super::{Content, rows};
+use super::functions::Functions;
+use super::{Content, Kind, mappings, rows, traced, windows};
 use crate::error::StoreError;
 use crate::labels::{ChosenLabels, Labels, UNKNOWN, check_label, date_of};
 use dioptra_export::{Lost, LostKind, Origin, Source};
@@ -10,13 +11,17 @@ use dioptra_profile::{DebugInfoWanted, KernelSamples, LoadOptions, LoadPlan, Nam
 use dioptra_report::profile_facts;
 use dioptra_symbols::SymbolOptions;
 use dioptra_tables::{Severity, escape};
+use dioptra_windows::collect::WindowCollector;
 use dioptra_windows::section::WindowsSection;
 use rows::signed;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The options of reading a recording.
-#[derive(Clone, Debug, Default)]
+/// The most calls of a trace that are stored one by one, unless the caller chooses another number.
+pub const DEFAULT_EACH_CALL: u64 = 200_000;
+
+/// The options of reading a recording or a trace.
+#[derive(Clone, Debug)]
 pub struct ReadOptions {
     /// The labels that the user chose.
     pub labels: ChosenLabels,
@@ -24,20 +29,71 @@ pub struct ReadOptions {
     pub symbols: SymbolOptions,
     /// Whether the time of inlined functions counts for the function that contains them.
     pub no_inline: bool,
+    /// Whether samples have their addresses and source lines.
+    pub addresses: bool,
+    /// The most calls of a trace that are stored one by one. Calls of other traces are summed by thread and call stack.
+    pub each_call: u64,
 }
 
-/// Reads a recording into the rows of a store.
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions {
+            labels: ChosenLabels::default(),
+            symbols: SymbolOptions::default(),
+            no_inline: false,
+            addresses: false,
+            each_call: DEFAULT_EACH_CALL,
+        }
+    }
+}
+
+/// A recording or a trace, with the id and the size of its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    pub path: PathBuf,
+    pub kind: Kind,
+    pub profile_id: String,
+    pub bytes: u64,
+}
+
+impl Input {
+    /// Finds out whether there is a recording or the directory of a trace, and reads its bytes once for the id.
+    ///
+    /// # Errors
+    /// The file can't be read, or a directory is no trace.
+    pub(crate) fn of(path: &Path) -> Result<Input, StoreError> {
+        let (kind, (profile_id, bytes)) = match path.is_dir() {
+            true => (Kind::Trace, traced::content_id(path)?),
+            false => (
+                Kind::Profile,
+                crate::ids::of_file(path).map_err(StoreError::file(path))?,
+            ),
+        };
+        Ok(Input {
+            path: path.to_owned(),
+            kind,
+            profile_id,
+            bytes,
+        })
+    }
+}
+
+/// Reads a recording or a trace into the rows of a store.
 ///
 /// # Errors
 /// The file is no recording or is damaged, or a value is too large for a store.
-pub(crate) fn read(
-    path: &Path,
-    (profile_id, file_bytes): (String, u64),
-    options: &ReadOptions,
-) -> Result<Content, StoreError> {
+pub(crate) fn read(input: &Input, options: &ReadOptions) -> Result<Content, StoreError> {
+    match input.kind {
+        Kind::Profile => read_profile(input, options),
+        Kind::Trace => traced::read(input, options),
+    }
+}
+
+fn read_profile(input: &Input, options: &ReadOptions) -> Result<Content, StoreError> {
+    let path = &*input.path;
     let mut data = PerfData::open(path)?;
-    let windows = WindowsSection::of(&mut data, Some(path));
-    let set_aside = windows.as_ref().map(|windows| windows.events(&data));
+    let section = WindowsSection::of(&mut data, Some(path));
+    let set_aside = section.as_ref().map(|windows| windows.events(&data));
     let plan = LoadPlan {
         options: LoadOptions {
             call_chains: true,
@@ -45,13 +101,23 @@ pub(crate) fn read(
         },
         cpus: samples_tell(&data, SampleType::CPU),
         log: samples_tell(&data, SampleType::TIME),
+        mappings: true,
         set_aside: set_aside.unwrap_or_default(),
         // `dioptra report` counts them so, too.
         kernel: KernelSamples::WithCallerOfSetAside,
         symbols: options.symbols.clone(),
         ..LoadPlan::default()
     };
-    let profile = Profile::load_with(&data, &plan);
+    let collector = section
+        .as_ref()
+        .and_then(|section| WindowCollector::new(&data, Some(section)));
+    let (profile, collected) = match collector {
+        Some(mut collector) => {
+            let profile = Profile::load_visited(&data, &plan, &mut collector);
+            (profile, Some(collector.finish()))
+        }
+        None => (Profile::load_with(&data, &plan), None),
+    };
     if let Some(offset) = profile.losses().summary.stopped_at {
         return Err(StoreError::Damaged {
             path: path.to_owned(),
@@ -59,12 +125,12 @@ pub(crate) fn read(
         });
     }
     let mut names = Names::find(&profile, options.symbols.clone());
-    if !options.no_inline {
-        let inlined = DebugInfoWanted {
-            lines: false,
-            inlined: true,
-        };
-        names.find_debug_info(&profile, options.symbols.clone(), inlined);
+    let wanted = DebugInfoWanted {
+        lines: options.addresses,
+        inlined: !options.no_inline,
+    };
+    if wanted != DebugInfoWanted::default() {
+        names.find_debug_info(&profile, options.symbols.clone(), wanted);
     }
     let origin = Origin::of(data.features());
     let events = profile.sampled_events();
@@ -74,7 +140,17 @@ pub(crate) fn read(
         events: &events,
         origin: &origin,
     };
-    let written = rows::write(&source)?;
+    let mut functions = Functions::new(&source);
+    let written = rows::write(&source, &mut functions, options.addresses)?;
+    let mut later = vec![written.rows, mappings::write(&source, &mut functions)];
+    if let Some(collected) = &collected {
+        later.push(windows::write(&source, collected, &mut functions)?);
+    }
+    if let Some(section) = &section {
+        later.push(windows::write_totals(section)?);
+    }
+    let mut rows = Vec::from(functions.into_identities().into_rows());
+    rows.extend(later);
     let first = profile.first_time();
     let start_ns = first.and_then(|first| origin.wall_clock(first));
     let start_ns = start_ns
@@ -86,10 +162,12 @@ pub(crate) fn read(
         .filter(|fact| fact.severity != Severity::Info)
         .map(|fact| escape(&fact.text))
         .collect();
-    let labels = labels(path, &options.labels, &origin, start_ns, &mut warnings)?;
+    let host = origin.hostname.as_deref();
+    let labels = labels(path, &options.labels, host, start_ns, &mut warnings)?;
     let command = Some(origin.command_line.join(" ")).filter(|command| !command.is_empty());
     Ok(Content {
-        profile_id,
+        kind: Kind::Profile,
+        profile_id: input.profile_id.clone(),
         labels,
         start_ns,
         duration_ns: written.duration_ns,
@@ -97,11 +175,12 @@ pub(crate) fn read(
         kernel: origin.os_release.clone(),
         arch: origin.arch.clone(),
         cpu_model: origin.cpu.clone(),
-        file_bytes: signed("file_bytes", file_bytes)?,
+        file_bytes: signed("file_bytes", input.bytes)?,
         totals: written.totals,
+        calls: 0,
         warnings,
-        lost: lost(&source, windows.is_some()),
-        rows: written.rows,
+        lost: lost(&source, options.addresses, &plan.set_aside),
+        rows,
     })
 }
 
@@ -112,10 +191,10 @@ fn samples_tell(data: &PerfData, field: SampleType) -> bool {
 }
 
 /// Returns the profile's labels: the chosen ones, else those that the recording tells.
-fn labels(
+pub(super) fn labels(
     path: &Path,
     chosen: &ChosenLabels,
-    origin: &Origin,
+    recorded_host: Option<&str>,
     start_ns: Option<i64>,
     warnings: &mut Vec<String>,
 ) -> Result<Labels, StoreError> {
@@ -135,11 +214,11 @@ fn labels(
             date_of(i64::try_from(since.as_nanos()).unwrap_or(0))
         }
     };
-    let host = match (&chosen.host, &origin.hostname) {
+    let host = match (&chosen.host, recorded_host) {
         (Some(host), _) => host.clone(),
         (None, Some(host)) if !host.is_empty() => {
             check_label("host", host)?;
-            host.clone()
+            host.to_owned()
         }
         (None, _) => UNKNOWN.to_owned(),
     };
@@ -152,7 +231,7 @@ fn labels(
 }
 
 /// Returns the parts of the recording that the store has no place for.
-fn lost(source: &Source<'_>, has_windows: bool) -> Vec<String> {
+fn lost(source: &Source<'_>, has_addresses: bool, windowed: &[usize]) -> Vec<String> {
     let profile = source.profile;
     let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     let with_field = |field: SampleType| -> u64 {
@@ -168,8 +247,12 @@ fn lost(source: &Source<'_>, has_windows: bool) -> Vec<String> {
     let locations = count(profile.frames().len());
     if locations > 0 {
         let kind = LostKind::Addresses;
+        let of_callers = match has_addresses {
+            true => " of callers",
+            false => "",
+        };
         lost.push(format!(
-            "{}, and their source lines",
+            "{}{of_callers}, and their source lines",
             Lost {
                 kind,
                 count: locations
@@ -185,7 +268,8 @@ fn lost(source: &Source<'_>, has_windows: bool) -> Vec<String> {
             lost.push(format!("{what} {}", samples(with)));
         }
     }
-    let others = (0..profile.events().len()).filter(|event| !source.events.contains(event));
+    let others = (0..profile.events().len())
+        .filter(|event| !source.events.contains(event) && !windowed.contains(event));
     let aside: u64 = others
         .map(|event| profile.events()[event].total().samples)
         .sum();
@@ -194,9 +278,6 @@ fn lost(source: &Source<'_>, has_windows: bool) -> Vec<String> {
             "{} that do not show where time went",
             samples(aside)
         ));
-    }
-    if has_windows {
-        lost.push("the counters of windows".to_owned());
     }
     lost
 }

@@ -1,20 +1,18 @@
-//! The rows of samples and stacks.
+//! The rows of samples.
 
 use super::EventTotal;
 use super::functions::Functions;
 use crate::columns::{Rows, Value};
 use crate::error::StoreError;
-use crate::ids::Hasher;
 use crate::schema::Table;
-use dioptra_export::{PathId, Paths, Source};
-use dioptra_profile::{FunctionId, LoggedSample, SampleKeyId, StackId, Stacks};
+use dioptra_export::Source;
+use dioptra_profile::{FrameId, LoggedSample, SampleKeyId, StackId, Stacks, ThreadId};
 use dioptra_report::unit_of;
 use dioptra_tables::Unit;
-use std::collections::{HashMap, HashSet};
 
-/// The rows of a profile, and what is known of them.
+/// The rows of a profile's samples, and the facts that the writer learns from them.
 pub(super) struct Written {
-    pub rows: Vec<Rows>,
+    pub rows: Rows,
     pub totals: Vec<EventTotal>,
     /// Nanoseconds from the first sample to the last one.
     pub duration_ns: Option<i64>,
@@ -46,41 +44,52 @@ impl From<LoggedSample> for SampleRow {
 /// The parts of a sample's row that its key tells.
 #[derive(Clone)]
 struct KeyParts {
-    pid: Option<i64>,
-    tid: Option<i64>,
-    process: String,
+    thread: ThreadParts,
     comm: String,
     cpu: Option<i64>,
 }
 
-struct Writer<'a> {
+/// The thread of a sample or a window.
+#[derive(Clone)]
+pub(super) struct ThreadParts {
+    pub pid: Option<i64>,
+    pub tid: Option<i64>,
+    pub process: String,
+}
+
+/// The innermost location of a stack.
+#[derive(Clone, Default)]
+struct Location {
+    address: Option<i64>,
+    source: Option<String>,
+    line: Option<i64>,
+}
+
+struct Writer<'w, 'a> {
     source: &'a Source<'a>,
-    paths: Paths,
-    functions: Functions<'a>,
-    /// By path: the id of the written stack.
-    stack_ids: HashMap<PathId, String>,
-    /// The ids of written stacks. Paths that differ only in whether a function was inlined are one stack.
-    written: HashSet<String>,
-    stack_rows: Rows,
-    sample_rows: Rows,
+    functions: &'w mut Functions<'a>,
+    /// Whether rows have addresses and lines.
+    addresses: bool,
+    rows: Rows,
     keys: Vec<KeyParts>,
     duration: Option<i64>,
 }
 
-/// Writes the rows of the source's events.
+/// Writes the rows of the source's events, with addresses and lines if these are wanted.
 ///
 /// # Errors
 /// A value is too large for a signed number, or the rows don't add up to the profile's totals.
-pub(super) fn write(source: &Source<'_>) -> Result<Written, StoreError> {
+pub(super) fn write<'a>(
+    source: &'a Source<'a>,
+    functions: &mut Functions<'a>,
+    addresses: bool,
+) -> Result<Written, StoreError> {
     let keys = source.profile.sample_keys().iter();
     let mut writer = Writer {
         source,
-        paths: Paths::of(source),
-        functions: Functions::new(source.profile, source.names),
-        stack_ids: HashMap::new(),
-        written: HashSet::new(),
-        stack_rows: Rows::new(Table::Stacks),
-        sample_rows: Rows::new(Table::Samples),
+        functions,
+        addresses,
+        rows: Rows::new(Table::Samples),
         keys: keys.map(|key| key_parts(source, key)).collect(),
         duration: None,
     };
@@ -89,15 +98,14 @@ pub(super) fn write(source: &Source<'_>) -> Result<Written, StoreError> {
     for (event, name) in source.events.iter().zip(&names) {
         totals.push(writer.event(*event, name)?);
     }
-    let (modules, functions) = writer.functions.into_rows();
     Ok(Written {
-        rows: vec![modules, functions, writer.stack_rows, writer.sample_rows],
+        rows: writer.rows,
         totals,
         duration_ns: writer.duration,
     })
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     fn event(&mut self, index: usize, name: &str) -> Result<EventTotal, StoreError> {
         let profile = self.source.profile;
         let event = &profile.events()[index];
@@ -164,78 +172,69 @@ impl Writer<'_> {
         let elapsed = elapsed.map(|elapsed| signed("elapsed_ns", elapsed));
         let elapsed = elapsed.transpose()?;
         self.duration = self.duration.max(elapsed);
-        let path = match row.stack {
-            Stacks::ROOT => 0,
-            stack => self.paths.of_stack(stack),
+        let stack = self.functions.stack(row.stack);
+        let location = match self.addresses {
+            true => self.location(row.stack),
+            false => Location::default(),
         };
-        if !self.stack_ids.contains_key(&path) {
-            let id = self.stack(path);
-            self.stack_ids.insert(path, id);
-        }
         let key = &self.keys[row.key as usize];
-        self.sample_rows.push(&[
+        self.rows.push(&[
             Value::Text(event),
             Value::OptionalInteger(elapsed),
-            Value::OptionalInteger(key.pid),
-            Value::OptionalInteger(key.tid),
-            Value::Text(&key.process),
+            Value::OptionalInteger(key.thread.pid),
+            Value::OptionalInteger(key.thread.tid),
+            Value::Text(&key.thread.process),
             Value::Text(&key.comm),
             Value::OptionalInteger(key.cpu),
-            Value::Text(&self.stack_ids[&path]),
+            Value::Text(&stack),
             Value::Integer(signed("samples", row.samples)?),
             Value::Integer(signed("weight", row.weight)?),
             Value::Double(row.factor),
+            Value::OptionalInteger(location.address),
+            Value::OptionalText(location.source.as_deref()),
+            Value::OptionalInteger(location.line),
         ]);
         Ok(())
     }
 
-    /// Writes a stack unless it is there, and returns its id.
-    fn stack(&mut self, path: PathId) -> String {
-        let mut functions: Vec<FunctionId> = Vec::new();
-        self.paths.functions(path, &mut functions);
-        // Innermost first.
-        functions.reverse();
-        functions
-            .iter()
-            .for_each(|function| self.functions.know(*function));
-        let known = &self.functions;
-        let ids: Vec<&str> = functions.iter().map(|id| known.id(*id)).collect();
-        let names: Vec<&str> = functions.iter().map(|id| known.name(*id)).collect();
-        let mut hash = Hasher::new("stack");
-        ids.iter().for_each(|id| hash.text(id));
-        let id = hash.short_id();
-        if !self.written.insert(id.clone()) {
-            return id;
+    /// Returns the innermost location of a stack.
+    fn location(&self, stack: StackId) -> Location {
+        if stack == Stacks::ROOT {
+            return Location::default();
         }
-        let innermost = functions.first();
-        self.stack_rows.push(&[
-            Value::Text(&id),
-            Value::Integer(i64::try_from(functions.len()).unwrap_or(i64::MAX)),
-            Value::OptionalText(ids.first().copied()),
-            Value::OptionalText(names.first().copied()),
-            Value::OptionalText(innermost.map(|function| known.module(*function))),
-            Value::Texts(&ids),
-            Value::Texts(&names),
-        ]);
-        id
+        let (profile, names) = (self.source.profile, self.source.names);
+        let frame: FrameId = profile.innermost_frame(stack);
+        let line = names.has_lines().then(|| names.line_of(frame));
+        let line = line.and_then(|line| names.lines().get(line as usize));
+        Location {
+            // The kernel's addresses have their highest bit set: as signed numbers they are negative.
+            address: Some(profile.frames().get(frame).address.cast_signed()),
+            source: line.and_then(|line| line.file.as_deref().map(str::to_owned)),
+            line: line.and_then(|line| line.line.map(i64::from)),
+        }
     }
 }
 
 fn key_parts(source: &Source<'_>, key: dioptra_profile::SampleKey) -> KeyParts {
-    let tasks = source.profile.tasks();
-    let thread = key
-        .thread
-        .and_then(|thread| tasks.threads().get(thread as usize));
-    let process = thread.and_then(|thread| tasks.processes().get(thread.process as usize));
     KeyParts {
+        thread: thread_parts(source, key.thread),
+        comm: source.profile.tasks().comm_of(key),
+        cpu: key.cpu.map(i64::from),
+    }
+}
+
+/// Returns what rows say of a thread.
+pub(super) fn thread_parts(source: &Source<'_>, thread: Option<ThreadId>) -> ThreadParts {
+    let tasks = source.profile.tasks();
+    let thread = thread.and_then(|thread| tasks.threads().get(thread as usize));
+    let process = thread.and_then(|thread| tasks.processes().get(thread.process as usize));
+    ThreadParts {
         pid: process.map(|process| i64::from(process.pid)),
         tid: thread.map(|thread| i64::from(thread.tid)),
         process: thread.map_or_else(
             || dioptra_profile::UNKNOWN.to_owned(),
             |thread| tasks.process_name(thread.process),
         ),
-        comm: tasks.comm_of(key),
-        cpu: key.cpu.map(i64::from),
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod bucket;
+
 use dioptra_testprograms::{self as programs, Skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -149,16 +151,33 @@ pub fn totals_of(rows: &Value) -> Totals {
     .collect()
 }
 
-/// Returns the Parquet files below a folder of a store.
+/// Returns the only file with rows below a table's folder.
+pub fn only_file(folder: &Path) -> PathBuf {
+    let files = files_below(folder);
+    let [file] = &*files else { panic!("{files:?}") };
+    file.clone()
+}
+
+/// Returns the files below a folder of a store, without the one of each table that has no rows.
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => files.extend(files_below(&path)),
+            false if path.ends_with("no-rows.parquet") => {}
             false => files.push(path),
         }
     }
     files.sort();
     files
+}
+
+/// Writes a copy of a recording that has other bytes and the same content: a number follows its end.
+pub fn distinct_copy(from: &Path, to: &Path, number: usize) {
+    let mut bytes = std::fs::read(from).unwrap();
+    // Bytes at the end that no section names are no damage.
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&number.to_le_bytes());
+    std::fs::write(to, bytes).unwrap();
 }

@@ -8,7 +8,8 @@ import duckdb
 store, sql = sys.argv[1:]
 connection = duckdb.connect()
 connection.sql(f"CREATE VIEW store_profiles AS SELECT * FROM read_parquet('{store}/profiles/*.parquet')")
-for table in ["samples", "stacks", "functions", "modules"]:
+TABLES = ["samples", "stacks", "functions", "modules", "mappings", "windows", "window_totals", "calls", "call_estimates"]
+for table in TABLES:
     connection.sql(
         f"CREATE VIEW store_{table} AS SELECT * FROM read_parquet('{store}/{table}/**/*.parquet', "
         "hive_partitioning = true, hive_types_autocast = false)"

@@ -13,7 +13,8 @@ spark = (
     .config("spark.ui.enabled", "false")
     .getOrCreate()
 )
-for table in ["profiles", "samples", "stacks", "functions", "modules"]:
+TABLES = ["samples", "stacks", "functions", "modules", "mappings", "windows", "window_totals", "calls", "call_estimates"]
+for table in ["profiles", *TABLES]:
     spark.read.parquet(f"{store}/{table}").createOrReplaceTempView(f"store_{table}")
 for view in sys.stdin.read().split(";\n"):
     if view.strip():

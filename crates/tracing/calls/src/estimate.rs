@@ -9,9 +9,9 @@
 //! Sums are kept for groups of calls, which callers number: those of a function, of a module, of a thread.
 
 use crate::frames::OpenCalls;
-use crate::statistics::Sampled;
+use crate::statistics::{Sampled, ScaledEstimate};
 use crate::view::View;
-use dioptra_filters::{SampleKind, ScaledEstimate};
+use dioptra_filters::SampleKind;
 use rustc_hash::FxHashMap;
 
 /// Calls, total time, self time.

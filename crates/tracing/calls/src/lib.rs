@@ -50,8 +50,8 @@ pub use recorded::RecordedSampling;
 pub use scheduled::{Scheduling, ThreadCpus};
 pub use shown::ShownStep;
 pub use statistics::{
-    Distribution, Extreme, FunctionTimes, Sampled, Statistics, StatisticsOptions, StreamTimes,
-    Times, statistics, statistics_with,
+    Distribution, Extreme, FunctionTimes, Sampled, ScaledEstimate, Statistics, StatisticsOptions,
+    StreamTimes, Times, statistics, statistics_with,
 };
 pub use tree::{CallNode, CallPathTree, call_tree, call_trees};
 pub use view::{PendingError, TimeRange, View, ViewError, ViewLosses, ViewSelection, ViewWarning};

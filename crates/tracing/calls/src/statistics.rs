@@ -4,7 +4,6 @@ use crate::durations::Durations;
 use crate::estimate::ClusterEstimator;
 use crate::frames::OpenCalls;
 use crate::{CallEnding, ShownStep, ThreadCpus, View, ViewLosses, workers};
-use dioptra_filters::ScaledEstimate;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::EventPlace;
 use rustc_hash::FxHashMap;
@@ -105,6 +104,15 @@ impl Times {
         };
         Some(spread.max(0.0).sqrt() / count as f64)
     }
+}
+
+/// An estimated number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaledEstimate {
+    /// The estimate.
+    pub value: f64,
+    /// The standard error; `None` if too few executions were shown.
+    pub standard_error: Option<f64>,
 }
 
 /// Estimates for all executions from the shown ones.

@@ -1,10 +1,9 @@
 //! The reader's side of the state machine: a thread's calls in order of time, filtered.
 
-use crate::answer::{CallFrame, Effects, ExitVerdict, Judgement, Scope, Show, TraceSwitch};
+use crate::effects::{Effects, TraceSwitch};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
-use crate::state::{Store, ThreadState};
-use crate::tail::Tail;
+use crate::state::{CallFrame, ExitVerdict, Judgement, OpenState, Scope, ThreadState};
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -59,15 +58,6 @@ struct OpenCall<T> {
     led: usize,
 }
 
-/// The decision about an open call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OpenState {
-    Hidden,
-    Shown,
-    Lazy,
-    Held(Scope),
-}
-
 /// An event that waits for a decision.
 #[derive(Debug, Clone, Copy)]
 struct HeldEvent<T> {
@@ -83,8 +73,6 @@ struct HeldEvent<T> {
 #[derive(Debug)]
 pub struct Lane<T> {
     state: ThreadState,
-    samplers: Vec<Sampler>,
-    tails: Vec<Tail>,
     open: Vec<OpenCall<T>>,
     /// The events within the outermost held call.
     held: Vec<HeldEvent<T>>,
@@ -102,17 +90,12 @@ pub struct Lane<T> {
 }
 
 impl<T: Copy> Lane<T> {
-    /// Returns the lane of a thread without open calls; see [`ThreadState::new`].
+    /// Returns the lane of a thread without open calls. `thread` distinguishes threads: each chooses other random
+    /// executions.
     #[must_use]
     pub fn new(plan: &Plan, thread: u64) -> Self {
-        let mut samplers = Vec::new();
-        samplers.resize_with(plan.sampler_count(), Sampler::default);
-        let mut tails = Vec::new();
-        tails.resize_with(plan.tail_count(), Tail::default);
         Self {
             state: ThreadState::new(plan, thread),
-            samplers,
-            tails,
             open: Vec::new(),
             held: Vec::new(),
             holding: 0,
@@ -135,14 +118,13 @@ impl<T: Copy> Lane<T> {
     /// Returns the counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
     #[must_use]
     pub fn samplers(&self) -> &[Sampler] {
-        &self.samplers
+        self.state.samplers()
     }
 
     /// Exchanges the counters with a lane of the same thread: counters belong to threads, not to the call stacks that
     /// a thread exchanges.
     pub fn exchange_counters(&mut self, other: &mut Self) {
-        core::mem::swap(&mut self.samplers, &mut other.samplers);
-        core::mem::swap(&mut self.tails, &mut other.tails);
+        self.state.exchange_counters(&mut other.state);
     }
 
     /// Returns the number of open calls, shown or not.
@@ -157,8 +139,8 @@ impl<T: Copy> Lane<T> {
         self.open.last_mut().map(|open| &mut open.call)
     }
 
-    /// Handles the beginning of a call; see [`ThreadState::enter`]. Returns the call's effects, on the process's
-    /// [`TraceSwitch`] too.
+    /// Handles the beginning of a call. `action` is [`Plan::action_of`] its function, `switch` the process's. Returns
+    /// the call's effects, on the process's [`TraceSwitch`] too.
     pub fn enter(
         &mut self,
         plan: &Plan,
@@ -168,29 +150,20 @@ impl<T: Copy> Lane<T> {
         time: u64,
         tell: &mut impl FnMut(Event<T>),
     ) -> Effects {
-        let mut store = Store {
-            samplers: &mut self.samplers,
-            tails: &mut self.tails,
-        };
-        let entry = self.state.enter(plan, &mut store, action, switch, || time);
+        let entry = self.state.enter(plan, action, switch, time);
         let around = self.open.last().map_or(1.0, |open| open.weight);
         let weight = match &self.scales {
             None => around * entry.stands_for as f64,
             Some(scales) => match plan.sampling(action) {
                 Some(sampling)
-                    if entry.frame.is_chosen_subtree() || plan.is_sampled_alone(action) =>
+                    if entry.frame.is_chosen_subtree || plan.is_sampled_alone(action) =>
                 {
                     around * scales.get(sampling.slot as usize).copied().unwrap_or(1.0)
                 }
                 _ => around,
             },
         };
-        let fate = match entry.show {
-            Show::Hidden => OpenState::Hidden,
-            Show::Now => OpenState::Shown,
-            Show::Lazy => OpenState::Lazy,
-            Show::Held(scope) => OpenState::Held(scope),
-        };
+        let fate = entry.state;
         if fate == OpenState::Shown {
             self.lead(tell);
         }
@@ -217,7 +190,7 @@ impl<T: Copy> Lane<T> {
             item,
             own_weight: weight,
             // A trigger samples the call itself; a filter samples the calls below it, too.
-            weight: if entry.frame.is_chosen_subtree() {
+            weight: if entry.frame.is_chosen_subtree {
                 weight
             } else {
                 around
@@ -267,29 +240,23 @@ impl<T: Copy> Lane<T> {
             _ => self.led,
         };
         self.led = led.min(self.open.len());
-        let mut store = Store {
-            samplers: &mut self.samplers,
-            tails: &mut self.tails,
-        };
-        let (state, frame) = (&mut self.state, &open.frame);
-        let exit = state.end(plan, &mut store, frame, judgement, || time);
+        let verdict = self.state.exit(plan, &open.frame, judgement, time);
         if open.fate == OpenState::Hidden {
             return;
         }
         let decides = matches!(open.fate, OpenState::Lazy | OpenState::Held(_));
         self.undecided -= usize::from(decides);
         self.holding -= usize::from(matches!(open.fate, OpenState::Held(_)));
-        let kept = match exit.verdict {
-            ExitVerdict::Hidden => false,
+        let kept = match verdict {
             ExitVerdict::Keep => true,
             ExitVerdict::KeepForDescendants => open.leads || open.fate == OpenState::Shown,
-            ExitVerdict::Discard(_) => false,
+            ExitVerdict::Discard => false,
         };
         if !kept {
             if self.held.is_empty() {
                 return;
             }
-            if exit.verdict == ExitVerdict::Discard(Scope::Call) {
+            if verdict == ExitVerdict::Discard && open.fate == OpenState::Held(Scope::Call) {
                 self.drop_item(open.item);
             } else {
                 self.held.truncate(open.item);
@@ -315,7 +282,7 @@ impl<T: Copy> Lane<T> {
         if !below && returns {
             let event = Event::Exit {
                 call: open.call,
-                start: exit.start,
+                start: open.frame.start,
                 time,
                 depth: 0,
             };

@@ -1,16 +1,15 @@
 //! Filters, triggers and sampling: which calls of a traced program are shown.
 //!
-//! The texts of options become [`Rules`]. A [`Compiler`] matches the rules with functions and makes a [`Plan`]. A
-//! [`ThreadState`] is a thread's position in the rules: it answers at each call's entry and exit, allocates nothing and
-//! cannot fail. Recording and reading a trace use the same three, so a rule means the same in both.
+//! The texts of options become [`Rules`]. A [`Compiler`] matches the rules with functions and makes a [`Plan`].
+//! Recording and reading a trace use the same plan, so a rule means the same in both.
 //!
 //! ```text
-//! texts ─▶ Rules ─▶ Compiler ─▶ Plan ─▶ ThreadState ─▶ Lane ─▶ shown calls     (readers)
-//!                functions ─┘      └──▶ site_need ─▶ hooks                     (recorders)
+//! texts ─▶ Rules ─▶ Compiler ─▶ Plan ─▶ Lane ─▶ shown calls     (readers)
+//!                functions ─┘      └──▶ Probe ─▶ hooks          (recorders)
 //! ```
 //!
-//! Readers use [`Lane`], which gives out the shown calls in order. A recorder asks [`Plan::site_need`] for the least
-//! that a function's probe site must do.
+//! Readers use [`Lane`], which gives out the shown calls in order. A recorder asks [`Plan::probe`] for the least that a
+//! function's probe site must do.
 //!
 //! Without the feature `std` there are only the counters that a traced program updates ([`Sampler`], [`Tail`]),
 //! `no_std` and without `alloc`.
@@ -117,20 +116,19 @@
 //!   was off is neither counted nor hidden: what is switched on within it is shown.
 //! - Random choices follow from a seed, the number of the thread, and the function's place among the sampled ones: the same
 //!   seed repeats them, as far as threads begin in the same order.
-//! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Scaled`], [`Lane::scaled`]). [`EntryAnswer::stands_for`] does it
-//!   call by call while the numbers are not known yet: the executions since the last shown one, so that nothing stands for
-//!   those behind the last one. A rate and a tail choose by time and by duration: their seen executions are
+//! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Lane::scaled`]). While these numbers are not known yet, a
+//!   shown execution stands for those since the last shown one, so that nothing stands for those behind the last one. A rate and a tail choose by time and by duration: their seen executions are
 //!   exact, sums over their shown ones are not representative.
 //!
 //! # Sampling while a program runs
 //!
 //! A recorder can leave out executions that are not chosen if its probe sites know whether a call is hidden by its
 //! position: in a hidden subtree, outside of filters, or too deep. It asks [`Rules::beyond_counting`] whether the rules
-//! permit it and [`Plan::counted`] for the functions, and counts in [`Sampler`]s. A reader of the trace marks these
+//! permit it and [`Plan::probe`] for the functions, and counts in [`Sampler`]s. A reader of the trace marks these
 //! functions as chosen ([`Function::is_chosen`]) and applies the same rules, so it shows the same calls. A forked child
 //! counts from the beginning, also within executions that its parent has chosen.
 //!
-//! The recorder judges executions of a filter with `pNN` ([`Plan::judged`]) at their ends, by [`Tail`]. It takes back the
+//! The recorder judges executions of a filter with `pNN` ([`Probe::JudgeFilter`]) at their ends, by [`Tail`]. It takes back the
 //! records of those that were not slow. Where that is impossible, it marks them for readers ([`Lane::discard`]). An
 //! execution that is open when a thread's records end is kept, also by readers. Executions of a trigger with `pNN` are
 //! left to readers, because the calls below them stay.
@@ -144,31 +142,25 @@
 extern crate std;
 
 #[cfg(feature = "std")]
-mod answer;
-#[cfg(feature = "std")]
 mod auto;
 #[cfg(feature = "std")]
 mod compile;
 #[cfg(feature = "std")]
+mod effects;
+#[cfg(feature = "std")]
 mod lane;
 #[cfg(feature = "std")]
 mod plan;
+#[cfg(feature = "std")]
+mod probe;
 mod random;
 #[cfg(feature = "std")]
 mod rules;
 mod sampler;
 #[cfg(feature = "std")]
-mod scale;
-#[cfg(feature = "std")]
-mod site;
-#[cfg(feature = "std")]
 mod state;
 mod tail;
 
-#[cfg(feature = "std")]
-pub use answer::{
-    CallFrame, Effects, EntryAnswer, ExitAnswer, ExitVerdict, Scope, Show, TraceSwitch,
-};
 #[cfg(feature = "std")]
 pub use auto::{Controller, Spent};
 #[cfg(feature = "std")]
@@ -176,9 +168,13 @@ pub use compile::{
     CompileError, Compiler, FunctionDescription, FunctionOrigin, PlanOptions, Warning,
 };
 #[cfg(feature = "std")]
+pub use effects::{Effects, TraceSwitch};
+#[cfg(feature = "std")]
 pub use lane::{Event, Lane};
 #[cfg(feature = "std")]
 pub use plan::Plan;
+#[cfg(feature = "std")]
+pub use probe::Probe;
 pub use random::{Pace, thread_seed};
 #[cfg(feature = "std")]
 pub use rules::{
@@ -187,10 +183,4 @@ pub use rules::{
     simple_name,
 };
 pub use sampler::{SampleKind, Sampler, Sampling};
-#[cfg(feature = "std")]
-pub use scale::{Scaled, ScaledEstimate};
-#[cfg(feature = "std")]
-pub use site::{OffReasons, SiteNeed};
-#[cfg(feature = "std")]
-pub use state::{Store, ThreadState};
 pub use tail::{Moves, Tail};

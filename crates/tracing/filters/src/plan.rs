@@ -1,7 +1,7 @@
 //! The plan: a compiled set of rules.
 
+use crate::probe::Probe;
 use crate::sampler::{SampleKind, Sampling};
-use crate::site::{OffReasons, SiteNeed};
 use std::vec::Vec;
 
 /// The depth that limits nothing.
@@ -38,9 +38,6 @@ pub(crate) mod fact {
     pub const TIMED: u32 = 1 << 3;
     /// The minimum duration depends on the caller.
     pub const TIME_VARIES: u32 = 1 << 4;
-    pub const DEPTH_LIMITED: u32 = 1 << 5;
-    /// The minimum size depends on the caller.
-    pub const SIZE_VARIES: u32 = 1 << 6;
 }
 
 /// The merged rules of a function: the actions at its calls.
@@ -134,6 +131,18 @@ impl Plan {
         self.actions.iter().any(|action| action.has(switching))
     }
 
+    /// Returns true if only calls that a filter lets in are shown.
+    #[must_use]
+    pub fn lets_in(&self) -> bool {
+        self.fact(fact::OPT_IN)
+    }
+
+    /// Returns true if some rule hides subtrees.
+    #[must_use]
+    pub fn mutes(&self) -> bool {
+        self.fact(fact::MUTES)
+    }
+
     /// Returns the number of [`Sampler`](crate::Sampler)s that each thread needs.
     #[must_use]
     pub fn sampler_count(&self) -> usize {
@@ -176,32 +185,6 @@ impl Plan {
         rules.sampling.kind != SampleKind::All && !rules.has(flag::FILTER)
     }
 
-    /// Returns the sampling by which a probe site may choose among the executions that the gate lets in, and whether
-    /// the others are hidden with their subtrees. Valid only if
-    /// [`Rules::beyond_counting`](crate::Rules::beyond_counting) returns `None`.
-    #[must_use]
-    pub fn counted(&self, action: u32) -> Option<(Sampling, bool)> {
-        let rules = self.action(action);
-        let by_count = match rules.sampling.kind {
-            SampleKind::Every => rules.sampling.parameter > 1,
-            SampleKind::Random | SampleKind::Rate | SampleKind::Auto => true,
-            SampleKind::All | SampleKind::Tail => false,
-        };
-        let tree = rules.has(flag::FILTER);
-        let never = rules.has(flag::HIDE) || rules.size_rank < self.header.lowest_rank;
-        (by_count && (tree || !never)).then_some((rules.sampling, tree))
-    }
-
-    /// Returns the sampling by which a probe site judges executions at their ends, to keep or drop them with their
-    /// subtrees; `None` for other actions. Valid only if [`Rules::beyond_counting`](crate::Rules::beyond_counting)
-    /// returns `None`.
-    #[must_use]
-    pub fn judged(&self, action: u32) -> Option<Sampling> {
-        let rules = self.action(action);
-        let judges = rules.sampling.kind == SampleKind::Tail && rules.has(flag::FILTER);
-        judges.then_some(rules.sampling)
-    }
-
     /// Returns the colour of an action, as an index into [`COLORS`](crate::COLORS).
     #[must_use]
     pub fn color(&self, action: u32) -> Option<usize> {
@@ -221,58 +204,35 @@ impl Plan {
         self.header.facts & facts != 0
     }
 
-    /// Returns the gate's bit if the rules can ever set it.
-    fn possible(&self, fact: u32, gate: OffReasons) -> OffReasons {
-        if self.fact(fact) {
-            gate
-        } else {
-            OffReasons::OPEN
-        }
-    }
-
-    /// Returns the duty of a probe site of a function with this action; see [`SiteNeed`].
+    /// Returns the least duty of a probe site of a function with this action. Sampling at the site is valid only if
+    /// [`Rules::beyond_counting`](crate::Rules::beyond_counting) returns `None`; else see [`Probe::unsampled`].
     #[must_use]
-    pub fn site_need(&self, action: u32) -> SiteNeed {
+    pub fn probe(&self, action: u32) -> Probe {
         let action = self.action(action);
-        let inert = !action.has(flag::ACTIVE) && action.depth == 0;
         let never_shown = action.has(flag::HIDE) || action.size_rank < self.header.lowest_rank;
-        if inert && never_shown {
-            return SiteNeed::Unneeded;
-        }
-        let mut skip = self.possible(fact::MUTES, OffReasons::MUTED);
+        let kind = action.sampling.kind;
+        let by_count = match kind {
+            SampleKind::Every => action.sampling.parameter > 1,
+            SampleKind::Random | SampleKind::Rate | SampleKind::Auto => true,
+            SampleKind::All | SampleKind::Tail => false,
+        };
         if action.has(flag::NOTRACE) {
-            return SiteNeed::Mute { skip };
+            return Probe::Mute;
         }
         if action.has(flag::FILTER) {
-            return SiteNeed::Evaluate { skip };
+            return match kind {
+                SampleKind::Tail => Probe::JudgeFilter(action.sampling),
+                _ if by_count => Probe::SampleFilter(action.sampling),
+                _ => Probe::Filter,
+            };
         }
-        skip |= self.possible(fact::OPT_IN, OffReasons::OUTSIDE);
-        if !inert {
-            return SiteNeed::Evaluate { skip };
-        }
-        skip |= OffReasons::OFF | self.possible(fact::DEPTH_LIMITED, OffReasons::DEEP);
-        let varied = self.fact(fact::CALLER | fact::TIME_VARIES | fact::DEPTH_LIMITED)
-            || self.fact(fact::SIZE_VARIES) && action.size_rank != ANY_SIZE;
-        match action.sampling.kind {
-            SampleKind::All if varied => SiteNeed::Evaluate { skip },
-            SampleKind::All if self.fact(fact::TIMED) && !action.has(flag::TRACE) => {
-                SiteNeed::Timed {
-                    skip,
-                    at_least: self.header.time,
-                }
-            }
-            SampleKind::All => SiteNeed::Record { skip },
-            SampleKind::Rate | SampleKind::Tail => SiteNeed::Evaluate { skip },
-            SampleKind::Every | SampleKind::Random | SampleKind::Auto => {
-                if varied || self.fact(fact::TIMED) {
-                    SiteNeed::Evaluate { skip }
-                } else {
-                    SiteNeed::Count {
-                        skip,
-                        slot: action.sampling.slot,
-                    }
-                }
-            }
+        let inert = !action.has(flag::ACTIVE) && action.depth == 0;
+        let taken_back = kind == SampleKind::All && self.fact(fact::TIMED);
+        match never_shown {
+            true if inert => Probe::Skip,
+            false if by_count => Probe::Sample(action.sampling),
+            false if taken_back && !action.has(flag::TRACE) => Probe::Timed,
+            _ => Probe::Record,
         }
     }
 }

@@ -79,8 +79,6 @@ pub(crate) enum Draw {
 }
 
 impl Sampler {
-    /// The offset of [`Sampler::left`] in bytes.
-    pub const LEFT: usize = core::mem::offset_of!(Self, left);
     /// The offset of the gap's length in bytes. A hook may end a gap itself if the length is not 0: it adds the
     /// length to [`Sampler::FINISHED`] and 1 to [`Sampler::SHOWN`], and `left` becomes the length less 1.
     pub const GAP: usize = core::mem::offset_of!(Self, gap);

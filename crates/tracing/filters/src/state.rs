@@ -1,178 +1,247 @@
 //! The state machine: one thread's position in the rules, asked at a call's entry and at its exit.
 
-use crate::answer::{
-    CallFrame, Effects, EntryAnswer, ExitAnswer, ExitVerdict, Judgement, Scope, Show, TraceSwitch,
-    kind,
-};
+use crate::effects::{Effects, TraceSwitch};
 use crate::plan::{Action, Plan, fact, flag};
 use crate::random::thread_seed;
 use crate::sampler::{Draw, SampleKind, Sampler, TOLD};
-use crate::site::OffReasons;
 use crate::tail::Tail;
+use std::vec::Vec;
 
-/// A thread's counters for sampled functions.
-#[derive(Debug)]
-pub struct Store<'a> {
-    /// The samplers, [`Plan::sampler_count`] of them.
-    pub samplers: &'a mut [Sampler],
-    /// The tails, [`Plan::tail_count`] of them.
-    pub tails: &'a mut [Tail],
+/// The calls that a held call's exit decides about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The call alone. The calls below it are shown either way.
+    Call,
+    /// The call and everything below it.
+    Tree,
+    /// Everything below the call. The call itself is not shown in any case.
+    Below,
 }
 
-/// One thread's position in the rules: fixed in size, without pointers.
-///
-/// Each context with a stack of its own (a thread, a coroutine) has one. The caller reports calls by
-/// [`ThreadState::enter`] and [`ThreadState::exit`], strictly nested. Frames that are unwound or jumped over are left
-/// one by one, innermost first.
+/// The decision about an open call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct ThreadState {
-    gate: OffReasons,
+pub enum OpenState {
+    /// The call is not shown.
+    Hidden,
+    /// The call is shown. So are the lazy calls around it, up to the innermost held subtree.
+    Shown,
+    /// The call is shown if a call below it is, or if its exit decides so.
+    Lazy,
+    /// The calls of the scope are provisional until the exit decides.
+    Held(Scope),
+}
+
+/// The decision at a call's exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitVerdict {
+    /// The call is shown. For [`Scope::Below`]: the calls below it are shown, if there are any.
+    Keep,
+    /// The call is shown if a call below it is.
+    KeepForDescendants,
+    /// The call was held and is not shown: the calls of the scope are dropped.
+    Discard,
+}
+
+/// The judgement of a call of `sample=pNN` that is known at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// None yet: the call's duration decides.
+    Open,
+    /// The call is shown.
+    Kept,
+    /// The call is not shown.
+    Discarded,
+}
+
+/// A position in the rules, which a call changes for the calls below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
+    /// True inside a call that hides its subtree.
+    is_muted: bool,
+    /// True outside of every call that a filter lets in.
+    is_outside: bool,
     min_rank: u8,
     depth: u32,
     max_depth: u32,
+    /// The minimum duration.
     time: u64,
+}
+
+/// One thread's position in the rules, and its counters of sampled functions.
+///
+/// Each context with a stack of its own (a thread, a coroutine) has one. Calls are reported by [`ThreadState::enter`]
+/// and [`ThreadState::exit`], strictly nested.
+#[derive(Debug)]
+pub struct ThreadState {
+    position: Position,
     seed: u64,
+    samplers: Vec<Sampler>,
+    tails: Vec<Tail>,
+}
+
+/// The state of a call between its entry and its exit.
+#[derive(Debug, Clone, Copy)]
+pub struct CallFrame {
+    /// The time of the entry.
+    pub start: u64,
+    /// True if the call is a chosen execution of a sampled filter, which also stands for executions of its subtree.
+    pub is_chosen_subtree: bool,
+    before: Position,
+    action: u32,
+    held: Option<Scope>,
+    /// True if the duration decides whether the call is shown.
+    by_time: bool,
+    /// True if the call is shown only if a call below it is.
+    by_descendants: bool,
+}
+
+/// The answer at a call's entry.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryAnswer {
+    /// The decision about the call.
+    pub state: OpenState,
+    /// The other effects of the call.
+    pub effects: Effects,
+    /// The number of executions that a chosen execution of a sampled function stands for, itself included; else 1.
+    pub stands_for: u64,
+    /// The state to pass to [`ThreadState::exit`] when the call ends.
+    pub frame: CallFrame,
+}
+
+impl EntryAnswer {
+    fn new(state: OpenState, frame: CallFrame) -> Self {
+        Self {
+            state,
+            effects: Effects::NONE,
+            stands_for: 1,
+            frame,
+        }
+    }
 }
 
 impl ThreadState {
     /// Returns the state of a thread with no open calls. `thread` distinguishes threads: each chooses other random
     /// executions.
-    #[must_use]
     pub fn new(plan: &Plan, thread: u64) -> Self {
-        let mut gate = OffReasons::OPEN;
-        if plan.fact(fact::OPT_IN) {
-            gate |= OffReasons::OUTSIDE;
-        }
-        if plan.header.depth == 0 {
-            gate |= OffReasons::DEEP;
-        }
+        let mut samplers = Vec::new();
+        samplers.resize_with(plan.sampler_count(), Sampler::default);
+        let mut tails = Vec::new();
+        tails.resize_with(plan.tail_count(), Tail::default);
         Self {
-            gate,
-            min_rank: plan.header.min_rank,
-            depth: 0,
-            max_depth: plan.header.depth,
-            time: plan.header.time,
+            position: Position {
+                is_muted: false,
+                is_outside: plan.lets_in(),
+                min_rank: plan.header.min_rank,
+                depth: 0,
+                max_depth: plan.header.depth,
+                time: plan.header.time,
+            },
             seed: thread_seed(plan.header.seed, thread),
+            samplers,
+            tails,
         }
     }
 
-    /// Returns the reasons for which ordinary calls of this thread are not shown just now; see
-    /// [`SiteNeed`](crate::SiteNeed).
-    #[inline]
-    #[must_use]
-    pub fn gate(&self) -> OffReasons {
-        self.gate
+    /// Returns the counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
+    pub fn samplers(&self) -> &[Sampler] {
+        &self.samplers
+    }
+
+    /// Exchanges the counters with a state of the same thread.
+    pub fn exchange_counters(&mut self, other: &mut Self) {
+        core::mem::swap(&mut self.samplers, &mut other.samplers);
+        core::mem::swap(&mut self.tails, &mut other.tails);
     }
 
     /// Handles the beginning of a call. `action` is [`Plan::action_of`] its function, `switch` the process's.
-    ///
-    /// The clock is read at most once, and not for hidden calls unless a rate must be kept.
     #[inline]
     pub fn enter(
         &mut self,
         plan: &Plan,
-        store: &mut Store<'_>,
         action: u32,
         switch: TraceSwitch,
-        clock: impl FnOnce() -> u64,
+        time: u64,
     ) -> EntryAnswer {
-        let frame = CallFrame {
-            start: 0,
-            time: self.time,
-            depth: self.depth,
-            max_depth: self.max_depth,
+        let mut frame = CallFrame {
+            start: time,
+            is_chosen_subtree: false,
+            before: self.position,
             action,
-            flags: kind::HIDDEN,
-            gate: self.gate,
-            min_rank: self.min_rank,
+            held: None,
+            by_time: false,
+            by_descendants: false,
         };
-        if self.gate.meets(OffReasons::MUTED) {
-            return EntryAnswer::hidden(frame, Effects::NONE);
+        let position = &mut self.position;
+        if position.is_muted {
+            return EntryAnswer::new(OpenState::Hidden, frame);
         }
         if action == 0 {
-            return self.enter_ordinary(plan, frame, switch, clock);
+            let is_deep = position.depth >= position.max_depth;
+            if position.is_outside || is_deep || switch != TraceSwitch::On {
+                return EntryAnswer::new(OpenState::Hidden, frame);
+            }
+            position.depth = position.depth.saturating_add(1);
+            let state = self.judged_at_exit(plan, &Action::ORDINARY, &mut frame);
+            return EntryAnswer::new(state, frame);
         }
         let rules = plan.action(action);
         if rules.has(flag::NOTRACE) {
-            self.gate |= OffReasons::MUTED;
-            return EntryAnswer::hidden(frame, Effects::NONE);
+            position.is_muted = true;
+            return EntryAnswer::new(OpenState::Hidden, frame);
         }
-        if self.gate.meets(OffReasons::OUTSIDE) && !rules.has(flag::FILTER) {
-            return EntryAnswer::hidden(frame, Effects::NONE);
+        if position.is_outside && !rules.has(flag::FILTER) {
+            return EntryAnswer::new(OpenState::Hidden, frame);
         }
-        self.enter_let_in(plan, store, &rules, frame, switch, clock)
+        self.enter_let_in(plan, &rules, frame, switch)
     }
 
-    /// Does the rest of [`ThreadState::enter`] for a function without rules.
+    /// Notes what the call's exit decides about, and returns the decision until then.
     #[inline]
-    fn enter_ordinary(
-        &mut self,
-        plan: &Plan,
-        mut frame: CallFrame,
-        switch: TraceSwitch,
-        clock: impl FnOnce() -> u64,
-    ) -> EntryAnswer {
-        if self.gate != OffReasons::OPEN || switch != TraceSwitch::On {
-            return EntryAnswer::hidden(frame, Effects::NONE);
+    fn judged_at_exit(&self, plan: &Plan, rules: &Action, frame: &mut CallFrame) -> OpenState {
+        if !rules.has(flag::TRACE) {
+            frame.by_descendants = plan.fact(fact::CALLER) && !rules.has(flag::CALLER);
+            frame.by_time = !frame.by_descendants && self.position.time > 0;
         }
-        self.depth = self.depth.saturating_add(1);
-        if self.depth >= self.max_depth {
-            self.gate |= OffReasons::DEEP;
-        }
-        let mut show = Show::Lazy;
-        frame.flags = if plan.fact(fact::CALLER) {
-            kind::LAZY | kind::BY_DESCENDANTS
-        } else if self.time > 0 {
-            kind::LAZY | kind::BY_TIME
-        } else {
-            show = Show::Now;
-            kind::NOW
-        };
-        frame.start = clock();
-        EntryAnswer {
-            show,
-            effects: Effects::NONE,
-            time: frame.start,
-            stands_for: 1,
-            frame,
+        match frame.by_descendants || frame.by_time {
+            true => OpenState::Lazy,
+            false => OpenState::Shown,
         }
     }
 
-    /// Does the rest of [`ThreadState::enter`] for a call that the filters let in.
+    /// Does the rest of [`ThreadState::enter`] for a call with rules that the filters let in.
     fn enter_let_in(
         &mut self,
         plan: &Plan,
-        store: &mut Store<'_>,
         rules: &Action,
         mut frame: CallFrame,
         switch: TraceSwitch,
-        clock: impl FnOnce() -> u64,
     ) -> EntryAnswer {
         let filter = rules.has(flag::FILTER);
-        let mut depth = if filter { 0 } else { self.depth };
-        let mut max_depth = self.max_depth;
-        if rules.depth > 0 {
-            depth = 0;
-            max_depth = rules.depth;
+        let mut below = self.position;
+        if filter {
+            (below.depth, below.is_outside) = (0, false);
         }
-        let min_rank = if rules.has(flag::SIZE) {
-            rules.min_rank
-        } else {
-            self.min_rank
-        };
+        if rules.depth > 0 {
+            (below.depth, below.max_depth) = (0, rules.depth);
+        }
+        if rules.has(flag::SIZE) {
+            below.min_rank = rules.min_rank;
+        }
+        if rules.has(flag::TIME) {
+            below.time = rules.time;
+        }
         let on = switch == TraceSwitch::On || switch == TraceSwitch::Off && rules.has(flag::ON);
         let stays_on = on && !rules.has(flag::OFF | flag::FINISH);
-        let in_view = !rules.has(flag::HIDE) && rules.size_rank >= min_rank && depth < max_depth;
+        let in_view = !rules.has(flag::HIDE)
+            && rules.size_rank >= below.min_rank
+            && below.depth < below.max_depth;
         let visible = stays_on && in_view;
 
-        let mut clock = LazyClock::new(clock);
         let mut held = false;
         let mut stands_for = 1;
-        // An execution whose slot the caller did not provide is shown unsampled.
         let sampler = match rules.sampling.kind {
             SampleKind::All => None,
-            _ => store.samplers.get_mut(rules.sampling.slot as usize),
+            _ => self.samplers.get_mut(rules.sampling.slot as usize),
         };
         if let Some(sampler) = sampler {
             // Calls that would be shown without sampling are counted, and all calls of a filter, for the sake of
@@ -181,160 +250,107 @@ impl ThreadState {
             // Recursion within a chosen execution belongs to its subtree.
             let within = filter && sampler.open > 0;
             if counted && !within {
-                match sampler.draw(rules.sampling, self.seed, || clock.read()) {
+                match sampler.draw(rules.sampling, self.seed, || frame.start) {
                     Draw::Skip => {
-                        if filter {
-                            self.gate |= OffReasons::MUTED;
-                        }
-                        return EntryAnswer::hidden(frame, Effects::NONE);
+                        self.position.is_muted = filter;
+                        return EntryAnswer::new(OpenState::Hidden, frame);
                     }
                     Draw::Show(executions) => stands_for = executions,
                 }
                 held = rules.sampling.kind == SampleKind::Tail;
                 if filter {
                     sampler.open = sampler.open.saturating_add(1);
-                    frame.flags |= kind::OPENED;
+                    frame.is_chosen_subtree = true;
                 }
             } else if !filter {
                 // Not chosen: a trigger's other actions belong to its chosen executions.
-                return EntryAnswer::hidden(frame, Effects::NONE);
+                return EntryAnswer::new(OpenState::Hidden, frame);
             }
         }
 
-        self.min_rank = min_rank;
-        self.max_depth = max_depth;
-        self.depth = depth.saturating_add(u32::from(visible));
-        if rules.has(flag::TIME) {
-            self.time = rules.time;
-        }
-        self.gate = self.gate.without(OffReasons::DEEP);
-        if filter {
-            self.gate = self.gate.without(OffReasons::OUTSIDE);
-        }
-        if self.depth >= self.max_depth {
-            self.gate |= OffReasons::DEEP;
-        }
+        below.depth = below.depth.saturating_add(u32::from(visible));
+        self.position = below;
         let mut effects = switches(rules);
-        let below_only = held && filter;
-        if !visible && !below_only {
-            return EntryAnswer {
-                stands_for,
-                ..EntryAnswer::hidden(frame, effects)
-            };
-        }
-
-        if visible && rules.has(flag::BACKTRACE) {
-            effects |= Effects::BACKTRACE;
-        }
-        if !rules.has(flag::TRACE) {
-            if plan.fact(fact::CALLER) && !rules.has(flag::CALLER) {
-                frame.flags |= kind::BY_DESCENDANTS;
-            } else if self.time > 0 {
-                frame.flags |= kind::BY_TIME;
+        let mut state = OpenState::Hidden;
+        if visible || held && filter {
+            if visible && rules.has(flag::BACKTRACE) {
+                effects |= Effects::BACKTRACE;
+            }
+            state = self.judged_at_exit(plan, rules, &mut frame);
+            if held {
+                let scope = match (filter, visible) {
+                    (false, _) => Scope::Call,
+                    (true, true) => Scope::Tree,
+                    (true, false) => Scope::Below,
+                };
+                frame.held = Some(scope);
+                state = OpenState::Held(scope);
             }
         }
-        let lazy = frame.flags & (kind::BY_TIME | kind::BY_DESCENDANTS) != 0;
-        let (show, kind) = match (held, filter, visible) {
-            (false, _, _) if lazy => (Show::Lazy, kind::LAZY),
-            (false, _, _) => (Show::Now, kind::NOW),
-            (true, false, _) => (Show::Held(Scope::Call), kind::HELD_CALL),
-            (true, true, true) => (Show::Held(Scope::Tree), kind::HELD_TREE),
-            (true, true, false) => (Show::Held(Scope::Below), kind::HELD_BELOW),
-        };
-        frame.flags |= kind;
-        frame.start = clock.read();
         EntryAnswer {
-            show,
+            state,
             effects,
-            time: frame.start,
             stands_for,
             frame,
         }
     }
 
-    /// Handles the end of the call of `frame`: it returns, is unwound or jumped over. The clock is not read for
+    /// Handles the end of the call of `frame`: it returns, is unwound or jumped over. The verdict has no meaning for
     /// hidden calls.
     #[inline]
     pub fn exit(
         &mut self,
         plan: &Plan,
-        store: &mut Store<'_>,
-        frame: &CallFrame,
-        clock: impl FnOnce() -> u64,
-    ) -> ExitAnswer {
-        self.end(plan, store, frame, Judgement::Open, clock)
-    }
-
-    /// Handles the end of a call whose judgement may be known already.
-    #[inline]
-    pub(crate) fn end(
-        &mut self,
-        plan: &Plan,
-        store: &mut Store<'_>,
         frame: &CallFrame,
         judgement: Judgement,
-        clock: impl FnOnce() -> u64,
-    ) -> ExitAnswer {
+        time: u64,
+    ) -> ExitVerdict {
         // The threshold of the call itself, which the call's own trigger may have set.
-        let at_least = self.time;
-        self.time = frame.time;
-        self.depth = frame.depth;
-        self.max_depth = frame.max_depth;
-        self.gate = frame.gate;
-        self.min_rank = frame.min_rank;
-        if frame.flags & (kind::OPENED | kind::HELD) != 0 {
-            return exit_sampled(plan, store, frame, at_least, judgement, clock);
+        let at_least = self.position.time;
+        self.position = frame.before;
+        let duration = time.saturating_sub(frame.start);
+        if (frame.is_chosen_subtree || frame.held.is_some())
+            && !self.is_kept(plan, frame, judgement, duration)
+        {
+            return ExitVerdict::Discard;
         }
-        if frame.flags == kind::HIDDEN {
-            return ExitAnswer::HIDDEN;
+        let is_short = frame.by_time && duration < at_least;
+        if frame.held != Some(Scope::Below) && (is_short || frame.by_descendants) {
+            return ExitVerdict::KeepForDescendants;
         }
-        frame.exit(at_least, clock())
+        ExitVerdict::Keep
     }
-}
 
-/// Does the rest of [`ThreadState::exit`] for a chosen execution of a sampled function.
-fn exit_sampled(
-    plan: &Plan,
-    store: &mut Store<'_>,
-    frame: &CallFrame,
-    at_least: u64,
-    judgement: Judgement,
-    clock: impl FnOnce() -> u64,
-) -> ExitAnswer {
-    let sampling = plan.action(frame.action).sampling;
-    let mut sampler = store.samplers.get_mut(sampling.slot as usize);
-    if frame.flags & kind::OPENED != 0
-        && let Some(sampler) = &mut sampler
-    {
-        sampler.open = sampler.open.saturating_sub(1);
-    }
-    let scope = match frame.flags & kind::MASK {
-        kind::HIDDEN => return ExitAnswer::HIDDEN,
-        kind::HELD_CALL => Scope::Call,
-        kind::HELD_TREE => Scope::Tree,
-        kind::HELD_BELOW => Scope::Below,
-        _ => return frame.exit(at_least, clock()),
-    };
-    let mut exit = frame.exit(at_least, clock());
-    let duration = exit.time.saturating_sub(frame.start);
-    let slow = match judgement {
-        Judgement::Discarded => false,
-        Judgement::Kept => true,
-        Judgement::Open if sampling.parameter == TOLD => true,
-        Judgement::Open => store
-            .tails
-            .get_mut(sampling.tail as usize)
-            .is_none_or(|tail| tail.observe(duration, sampling.parameter)),
-    };
-    if let Some(sampler) = sampler {
+    /// Ends a chosen execution of a sampled function. Returns false if it was held and is not shown.
+    fn is_kept(
+        &mut self,
+        plan: &Plan,
+        frame: &CallFrame,
+        judgement: Judgement,
+        duration: u64,
+    ) -> bool {
+        let sampling = plan.action(frame.action).sampling;
+        let Some(sampler) = self.samplers.get_mut(sampling.slot as usize) else {
+            return true;
+        };
+        if frame.is_chosen_subtree {
+            sampler.open = sampler.open.saturating_sub(1);
+        }
+        if frame.held.is_none() {
+            return true;
+        }
+        let slow = match judgement {
+            Judgement::Discarded => false,
+            Judgement::Kept => true,
+            Judgement::Open if sampling.parameter == TOLD => true,
+            Judgement::Open => self
+                .tails
+                .get_mut(sampling.tail as usize)
+                .is_none_or(|tail| tail.observe(duration, sampling.parameter)),
+        };
         sampler.judged(slow);
+        slow
     }
-    if !slow {
-        exit.verdict = ExitVerdict::Discard(scope);
-    } else if scope == Scope::Below {
-        exit.verdict = ExitVerdict::Keep;
-    }
-    exit
 }
 
 /// Returns the effects of a trigger on the process's switch.
@@ -350,39 +366,4 @@ fn switches(rules: &Action) -> Effects {
         }
     }
     effects
-}
-
-/// A clock that is read at most once, on demand.
-struct LazyClock<C> {
-    read: Option<C>,
-    time: u64,
-}
-
-impl<C: FnOnce() -> u64> LazyClock<C> {
-    fn new(read: C) -> Self {
-        Self {
-            read: Some(read),
-            time: 0,
-        }
-    }
-
-    #[inline]
-    fn read(&mut self) -> u64 {
-        if let Some(read) = self.read.take() {
-            self.time = read();
-        }
-        self.time
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sizes_that_shadow_stacks_reckon_with() {
-        assert_eq!(size_of::<CallFrame>(), 32);
-        assert_eq!(size_of::<ThreadState>(), 32);
-        assert_eq!(core::mem::offset_of!(ThreadState, gate), 0);
-    }
 }

@@ -1,13 +1,12 @@
-//! Random trees and rules: the state machine, its cheaper uses and the definition agree.
+//! Random trees and rules: the state machine and the definition agree.
 
 mod calls;
 mod model;
 
-use calls::{Call, Step, assemble, walk};
+use calls::{Call, Step, walk};
 use dioptra_filters::{
-    Compiler, Effects, Event, ExitVerdict, FunctionDescription, Lane, MatchStyle, OffReasons, Plan,
-    PlanOptions, RuleOption, Rules, Sampler, Scope, Show, SiteNeed, Store, Tail, ThreadState,
-    TraceSwitch,
+    Compiler, Event, FunctionDescription, Lane, MatchStyle, Plan, PlanOptions, Probe, RuleOption,
+    Rules, TraceSwitch,
 };
 use model::{Asked, Sample, Spec};
 use proptest::prelude::*;
@@ -185,190 +184,6 @@ fn plan(asked: &Asked) -> Plan {
     compiler.plan()
 }
 
-/// A call that is open in [`Sites`].
-enum Open {
-    Passed,
-    Recorded {
-        id: u32,
-        start: u64,
-    },
-    Timed {
-        at: usize,
-        id: u32,
-        start: u64,
-        at_least: u64,
-    },
-    Evaluated {
-        at: usize,
-        id: u32,
-        entry: dioptra_filters::EntryAnswer,
-    },
-}
-
-/// A tracer's use of the plan: each site does its least duty, entries are written at once and taken back.
-struct Sites<'a> {
-    plan: &'a Plan,
-    state: ThreadState,
-    samplers: Vec<Sampler>,
-    tails: Vec<Tail>,
-    open: Vec<Open>,
-    /// The events, each with whether it still stands.
-    log: Vec<(Event<u32>, bool)>,
-    switch: TraceSwitch,
-    evaluated: usize,
-}
-
-impl<'a> Sites<'a> {
-    fn new(plan: &'a Plan) -> Self {
-        Self {
-            state: ThreadState::new(plan, 1),
-            samplers: vec![Sampler::default(); plan.sampler_count()],
-            tails: vec![Tail::default(); plan.tail_count()],
-            open: Vec::new(),
-            log: Vec::new(),
-            switch: TraceSwitch::default(),
-            evaluated: 0,
-            plan,
-        }
-    }
-
-    fn enter(&mut self, id: u32, time: u64) {
-        let action = self.plan.action_of(id);
-        let need = self.plan.site_need(action);
-        let off = if self.switch == TraceSwitch::On {
-            OffReasons::OPEN
-        } else {
-            OffReasons::OFF
-        };
-        let at = self.log.len();
-        let open = if (self.state.gate() | off).meets(need.skip()) {
-            Open::Passed
-        } else {
-            match need {
-                SiteNeed::Unneeded => Open::Passed,
-                SiteNeed::Record { .. } => {
-                    self.write_entry(id, time);
-                    Open::Recorded { id, start: time }
-                }
-                SiteNeed::Timed { at_least, .. } => {
-                    self.write_entry(id, time);
-                    Open::Timed {
-                        at,
-                        id,
-                        start: time,
-                        at_least,
-                    }
-                }
-                SiteNeed::Count { slot, .. } if self.samplers[slot as usize].left > 0 => {
-                    self.samplers[slot as usize].left -= 1;
-                    Open::Passed
-                }
-                SiteNeed::Mute { .. } | SiteNeed::Count { .. } | SiteNeed::Evaluate { .. } => {
-                    self.evaluated += usize::from(!matches!(need, SiteNeed::Mute { .. }));
-                    let mut store = Store {
-                        samplers: &mut self.samplers,
-                        tails: &mut self.tails,
-                    };
-                    let entry =
-                        self.state
-                            .enter(self.plan, &mut store, action, self.switch, || time);
-                    self.switch = self.switch.after(entry.effects);
-                    if !matches!(entry.show, Show::Hidden | Show::Held(Scope::Below)) {
-                        self.write_entry(id, time);
-                    }
-                    Open::Evaluated { at, id, entry }
-                }
-            }
-        };
-        self.open.push(open);
-    }
-
-    fn exit(&mut self, time: u64) {
-        match self.open.pop().expect("an open call") {
-            Open::Passed => {}
-            Open::Recorded { id, start } => self.write_exit(id, start, time),
-            Open::Timed {
-                at,
-                id,
-                start,
-                at_least,
-            } => {
-                if time - start < at_least && self.is_last(at) {
-                    self.log.truncate(at);
-                } else {
-                    self.write_exit(id, start, time);
-                }
-            }
-            Open::Evaluated { at, id, entry } => {
-                let mut store = Store {
-                    samplers: &mut self.samplers,
-                    tails: &mut self.tails,
-                };
-                let exit = self
-                    .state
-                    .exit(self.plan, &mut store, &entry.frame, || time);
-                let below = entry.show == Show::Held(Scope::Below);
-                match exit.verdict {
-                    ExitVerdict::Hidden => {}
-                    ExitVerdict::KeepForDescendants if self.is_last(at) => self.log.truncate(at),
-                    ExitVerdict::Keep | ExitVerdict::KeepForDescendants if below => {}
-                    ExitVerdict::Keep | ExitVerdict::KeepForDescendants => {
-                        self.write_exit(id, entry.time, time);
-                    }
-                    ExitVerdict::Discard(Scope::Call) => self.log[at].1 = false,
-                    ExitVerdict::Discard(_) => self.log.truncate(at),
-                }
-            }
-        }
-    }
-
-    /// Returns true if no standing event was written after the entry.
-    fn is_last(&self, at: usize) -> bool {
-        self.log[at + 1..].iter().all(|(_, stands)| !stands)
-    }
-
-    fn write_entry(&mut self, call: u32, time: u64) {
-        let event = Event::Enter {
-            call,
-            time,
-            depth: 0,
-            weight: 1.0,
-            effects: Effects::NONE,
-        };
-        self.log.push((event, true));
-    }
-
-    fn write_exit(&mut self, call: u32, start: u64, time: u64) {
-        let event = Event::Exit {
-            call,
-            start,
-            time,
-            depth: 0,
-        };
-        self.log.push((event, true));
-    }
-
-    fn told(self) -> Vec<Event<u32>> {
-        let mut nesting = 0;
-        let stands = self.log.into_iter().filter(|(_, stands)| *stands);
-        stands
-            .map(|(mut event, _)| {
-                match &mut event {
-                    Event::Enter { depth, .. } => {
-                        *depth = nesting;
-                        nesting += 1;
-                    }
-                    Event::Exit { depth, .. } => {
-                        nesting -= 1;
-                        *depth = nesting;
-                    }
-                }
-                event
-            })
-            .collect()
-    }
-}
-
 fn check(asked: &Asked, calls: &[Call]) -> Result<(), TestCaseError> {
     let names: Vec<String> = (0..FUNCTIONS).map(name).collect();
     let plan = plan(asked);
@@ -384,21 +199,6 @@ fn check(asked: &Asked, calls: &[Call]) -> Result<(), TestCaseError> {
         .map(|(name, _)| expected.counted.get(name).copied().unwrap_or_default())
         .collect();
     prop_assert_eq!(&left.counted, &sampled);
-
-    let mut sites = Sites::new(&plan);
-    walk(calls, &names, &mut |step| match step {
-        Step::Enter(id, time) => sites.enter(id, time),
-        Step::Exit(_, time) => sites.exit(time),
-    });
-    let counted: Vec<(u64, u64)> = sites
-        .samplers
-        .iter()
-        .map(|s| (s.seen(), s.shown()))
-        .collect();
-    prop_assert_eq!(&counted, &sampled);
-    prop_assert_eq!(sites.state, ThreadState::new(&plan, 1));
-    let by_sites = assemble(&sites.told(), &names);
-    prop_assert_eq!(&by_sites, &expected.calls);
     Ok(())
 }
 
@@ -458,8 +258,7 @@ proptest! {
 /// The cheap duties are chosen where they are enough.
 #[test]
 fn sites_do_no_more_than_they_must() {
-    let skips = |bits: &[OffReasons]| bits.iter().fold(OffReasons::OPEN, |all, bit| all | *bit);
-    let need = |options: &str, function: &str| {
+    let probe = |options: &str, function: &str| {
         let names: Vec<String> = ["f", "tiny", "other"].map(str::to_owned).into();
         let compiler = calls::compile(calls::rules(options), &names, PlanOptions::default());
         let plan = compiler.plan();
@@ -467,66 +266,50 @@ fn sites_do_no_more_than_they_must() {
             .iter()
             .position(|name| name == function)
             .expect("a function");
-        plan.site_need(plan.action_of(id as u32))
+        plan.probe(plan.action_of(id as u32))
     };
-    let off = OffReasons::OFF;
-    let evaluate = |bits: &[OffReasons]| SiteNeed::Evaluate { skip: skips(bits) };
-    let record = |bits: &[OffReasons]| SiteNeed::Record { skip: skips(bits) };
     for (options, function, expected) in [
-        ("", "f", record(&[off])),
-        ("-T f@backtrace", "f", record(&[off])),
-        ("-H f", "f", SiteNeed::Unneeded),
-        ("-Z 20", "f", SiteNeed::Unneeded),
-        ("-Z 20", "tiny", record(&[off])),
-        ("-Z 20 -F f", "f", evaluate(&[])),
-        ("-Z 20 -T tiny@size=5", "f", evaluate(&[off])),
-        ("-Z 20 -T tiny@size=15", "f", SiteNeed::Unneeded),
-        ("-L tiny.c", "f", SiteNeed::Unneeded),
-        ("-L tiny.c", "tiny", record(&[off])),
-        (
-            "-N f",
-            "f",
-            SiteNeed::Mute {
-                skip: OffReasons::MUTED,
-            },
-        ),
-        ("-N f", "other", record(&[off, OffReasons::MUTED])),
-        ("-F f", "f", evaluate(&[])),
-        ("-F f", "other", record(&[off, OffReasons::OUTSIDE])),
-        ("-D 3", "f", evaluate(&[off, OffReasons::DEEP])),
-        (
-            "-t 1us",
-            "f",
-            SiteNeed::Timed {
-                skip: off,
-                at_least: 1_000,
-            },
-        ),
-        ("-t 1us -T f@trace", "f", record(&[off])),
-        ("-t 1us -T other@time=2us", "f", evaluate(&[off])),
-        ("-C f", "other", evaluate(&[off])),
-        ("-T f@sample=9", "f", SiteNeed::Count { skip: off, slot: 0 }),
-        (
-            "-T f@sample=1%",
-            "f",
-            SiteNeed::Count { skip: off, slot: 0 },
-        ),
-        (
-            "-T f@sample=9 -D 3",
-            "f",
-            evaluate(&[off, OffReasons::DEEP]),
-        ),
-        ("-T f@sample=9/s", "f", evaluate(&[off])),
-        ("-T f@sample=p99", "f", evaluate(&[off])),
-        ("-F f@sample=9", "f", evaluate(&[OffReasons::MUTED])),
-        (
-            "-F f@sample=9",
-            "other",
-            record(&[off, OffReasons::MUTED, OffReasons::OUTSIDE]),
-        ),
-        ("-T f@trace_on", "f", evaluate(&[])),
-        ("-T f@trace_on", "other", record(&[off])),
+        ("", "f", Probe::Record),
+        ("-T f@backtrace", "f", Probe::Record),
+        ("-H f", "f", Probe::Skip),
+        ("-Z 20", "f", Probe::Skip),
+        ("-Z 20", "tiny", Probe::Record),
+        ("-Z 20 -F f", "f", Probe::Filter),
+        ("-Z 20 -T tiny@size=5", "f", Probe::Record),
+        ("-Z 20 -T tiny@size=15", "f", Probe::Skip),
+        ("-L tiny.c", "f", Probe::Skip),
+        ("-L tiny.c", "tiny", Probe::Record),
+        ("-N f", "f", Probe::Mute),
+        ("-N f", "other", Probe::Record),
+        ("-F f", "f", Probe::Filter),
+        ("-F f -H f", "f", Probe::Filter),
+        ("-F f", "other", Probe::Record),
+        ("-D 3", "f", Probe::Record),
+        ("-t 1us", "f", Probe::Timed),
+        ("-t 1us -D 3", "f", Probe::Timed),
+        ("-t 1us -T f@trace", "f", Probe::Record),
+        ("-t 1us -D 3 -T f@trace", "f", Probe::Record),
+        // Readers count executions of any duration.
+        ("-t 1us -D 3 -T f@sample=p99", "f", Probe::Record),
+        ("-C f", "other", Probe::Record),
+        ("-T f@sample=1", "f", Probe::Record),
+        ("-T f@sample=p99", "f", Probe::Record),
+        ("-T f@sample=9 -H f", "f", Probe::Skip),
+        ("-F f@sample=9", "other", Probe::Record),
+        ("-T f@trace_on", "f", Probe::Record),
+        ("-T f@trace_on -H f", "f", Probe::Record),
+        ("-T f@trace_on", "other", Probe::Record),
     ] {
-        assert_eq!(need(options, function), expected, "{options} {function}");
+        assert_eq!(probe(options, function), expected, "{options} {function}");
     }
+    for options in ["-T f@sample=9", "-T f@sample=1%", "-T f@sample=9/s"] {
+        let found = probe(options, "f");
+        assert!(matches!(found, Probe::Sample(_)), "{options}");
+        assert_eq!(found.unsampled(), Probe::Record);
+    }
+    let sampled = probe("-F f@sample=9 -H f", "f");
+    let judged = probe("-F f@sample=p99", "f");
+    assert!(matches!(sampled, Probe::SampleFilter(_)));
+    assert!(matches!(judged, Probe::JudgeFilter(_)));
+    assert_eq!([sampled, judged].map(Probe::unsampled), [Probe::Filter; 2]);
 }

@@ -28,7 +28,7 @@ fn run(plan: &Plan, functions: usize) {
     let mut lane = Lane::new(plan, 0);
     for time in 0..40 {
         let action = plan.action_of(time as u32 % 7);
-        let _ = plan.site_need(action);
+        let _ = plan.probe(action);
         lane.enter(plan, action, TraceSwitch::On, (), time, &mut |_| {});
         if time % 3 == 0 {
             lane.exit(plan, time, &mut |_| {});

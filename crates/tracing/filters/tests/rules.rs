@@ -4,8 +4,8 @@ mod calls;
 
 use calls::{left, option};
 use dioptra_filters::{
-    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions,
-    RuleOption, Rules, SampleKind, SiteNeed, Warning,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, Lane, MatchStyle, PlanOptions,
+    Probe, RuleOption, Rules, SampleKind, TraceSwitch, Warning,
 };
 
 /// The message of a refused text.
@@ -144,7 +144,7 @@ fn is_filtered(style: MatchStyle, text: &str, function: &FunctionDescription<'_>
     let action = compiler.add(function);
     let plan = compiler.plan();
     assert_eq!(plan.action_of(0), action);
-    matches!(plan.site_need(action), SiteNeed::Mute { .. })
+    plan.probe(action) == Probe::Mute
 }
 
 #[test]
@@ -323,10 +323,14 @@ fn durations_are_in_units_of_the_clock_and_rounded_up() {
     let action = compiler.add(&function("a", "prog"));
     compiler.add(&function("b", "prog"));
     let plan = compiler.plan();
-    assert!(matches!(
-        plan.site_need(plan.action_of(1)),
-        SiteNeed::Timed { at_least: 650, .. }
-    ));
+    let mut shown = Vec::new();
+    let mut lane = Lane::new(&plan, 0);
+    for duration in [649, 650] {
+        let tell = &mut |_| shown.push(duration);
+        lane.enter(&plan, plan.action_of(1), TraceSwitch::On, (), 0, tell);
+        lane.exit(&plan, duration, tell);
+    }
+    assert_eq!(shown, [650, 650]);
     let sampling = plan.sampling(action).unwrap();
     assert_eq!(
         (sampling.kind, sampling.parameter),

@@ -31,9 +31,7 @@ pub use recording::record;
 pub use recording::spec::{BeforeStart, OnFull, TraceSpec};
 pub use selection::patterns::{PatchError, PatchPatterns};
 pub use selection::rules::{Choice, LibraryCalls, RuleError, RuleSelector};
-pub use selection::selector::{
-    Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant,
-};
+pub use selection::selector::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector};
 pub use selection::warnings::{SelectionWarning, UnpatchedFunction};
 pub use serving::debugged::BreakpointTrouble;
 pub use serving::greeting::{GreetingFault, PeerRefusal};

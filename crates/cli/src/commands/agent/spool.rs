@@ -105,7 +105,7 @@ impl Spool {
         for path in self.files(UNFINISHED)? {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let name = name.trim_end_matches(UNFINISHED);
-            if has_samples(&path) {
+            if salvage(&path) {
                 self.complete_segment(name)?;
                 recovered.complete += 1;
             } else {
@@ -121,11 +121,21 @@ impl Spool {
         complete_in(&self.directory)
     }
 
-    /// Deletes the oldest segments until the rest takes no more than the most that is allowed. Returns the deleted ones.
-    pub fn trim(&self) -> anyhow::Result<Vec<Segment>> {
+    /// Returns the most bytes that segments take.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Deletes the oldest complete segments until all files, with `headroom` bytes that are still to come, take no more than
+    /// the most that is allowed. Returns the deleted ones.
+    pub fn trim(&self, headroom: u64) -> anyhow::Result<Vec<Segment>> {
         let mut all = complete_in(&self.directory.join(REFUSED)).unwrap_or_default();
         all.extend(self.complete()?);
-        let mut total: u64 = all.iter().map(|segment| segment.size).sum();
+        let complete: u64 = all.iter().map(|segment| segment.size).sum();
+        let unfinished = self.files(UNFINISHED)?.into_iter();
+        let unfinished = unfinished.filter_map(|path| fs::metadata(path).ok());
+        let unfinished: u64 = unfinished.map(|found| found.len()).sum();
+        let mut total = complete.saturating_add(unfinished).saturating_add(headroom);
         let mut deleted = Vec::new();
         for segment in all {
             if total <= self.most {
@@ -179,12 +189,17 @@ fn files_in(directory: &Path, end: &str) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns whether a recording that was cut off has samples that can be read.
-fn has_samples(path: &Path) -> bool {
-    let Ok(data) = PerfData::open(path) else {
-        return false;
+/// Makes a recording that was cut off end with its last whole record. Returns whether it has samples that can be read.
+pub fn salvage(path: &Path) -> bool {
+    let summary = match PerfData::open(path) {
+        Ok(data) => data.read(|_| std::ops::ControlFlow::Continue(())),
+        Err(_) => return false,
     };
-    let summary = data.read(|_| std::ops::ControlFlow::Continue(()));
+    if let Some(end) = summary.stopped_at {
+        // Where that is refused, readers say that the file is cut off, and read what lies before.
+        let file = File::options().write(true).open(path);
+        let _ = file.and_then(|file| file.set_len(end));
+    }
     summary.samples.iter().sum::<u64>() + summary.unknown_ids > 0
 }
 
@@ -204,8 +219,8 @@ mod tests {
         for name in ["3", "1", "2"] {
             fs::write(folder.path().join(format!("{name}.perf.data")), [0; 10]).unwrap();
         }
-        fs::write(spool.unfinished("0"), [0; 100]).unwrap();
-        let deleted = spool.trim().unwrap();
+        fs::write(spool.unfinished("0"), [0; 3]).unwrap();
+        let deleted = spool.trim(0).unwrap();
         assert_eq!(deleted.len(), 1);
         assert!(deleted[0].path.ends_with("1.perf.data"));
         let left = spool.complete().unwrap();
@@ -213,7 +228,7 @@ mod tests {
         // Refused segments go before all others.
         refuse(&left[1].path).unwrap();
         fs::write(folder.path().join("4.perf.data"), [0; 10]).unwrap();
-        let deleted = spool.trim().unwrap();
+        let deleted = spool.trim(0).unwrap();
         assert_eq!(deleted.len(), 1);
         assert!(deleted[0].path.ends_with("refused/3.perf.data"));
     }

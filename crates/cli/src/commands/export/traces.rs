@@ -5,10 +5,12 @@ use crate::commands::trace::facts;
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::bail;
+#[cfg(feature = "push")]
+use dioptra_export::trace_otlp_requests;
 use dioptra_export::{
     ExportedTrace, NOT_SHOWN, TraceSource, Value, write_trace_callgrind, write_trace_chrome,
-    write_trace_collapsed, write_trace_flamegraph, write_trace_perfetto, write_trace_pprof,
-    write_trace_speedscope,
+    write_trace_collapsed, write_trace_firefox, write_trace_flamegraph, write_trace_otlp,
+    write_trace_perfetto, write_trace_pprof, write_trace_speedscope,
 };
 use dioptra_tables::Facts;
 use dioptra_trace_report::counts_ticks;
@@ -25,10 +27,10 @@ pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.no_inline {
         bail!("--no-inline: a trace has no calls of inlined functions; leave it out");
     }
-    if matches!(format, Format::Firefox | Format::Autofdo | Format::Otlp) {
+    if format == Format::Autofdo {
         bail!(
-            "--to {}: the format is for samples, and a trace has calls; write collapsed, pprof, speedscope, callgrind, flamegraph, chrome or perfetto",
-            format.name()
+            "--to autofdo: clang wants how often each source line ran, and a trace has how often functions were called; \
+             record samples with `dioptra record -b`"
         );
     }
     Ok(())
@@ -44,7 +46,7 @@ pub fn run(
     let trace = Trace::open(folder)?;
     let symbols = arguments.selection.symbols()?;
     let names = arguments.calls.names(&trace, symbols);
-    let has_moments = matches!(format, Format::Chrome | Format::Perfetto);
+    let has_moments = matches!(format, Format::Chrome | Format::Firefox | Format::Perfetto);
     let view = arguments
         .calls
         .view(&names, &arguments.selection, has_moments)?;
@@ -54,7 +56,8 @@ pub fn run(
     };
     let value = Value::from(arguments.value);
     let command = trace.info().command.join(" ");
-    let exported = write_out(arguments, |out| -> anyhow::Result<ExportedTrace> {
+    let service = arguments.service();
+    let write = |out: &mut dyn Write| -> anyhow::Result<ExportedTrace> {
         before(out)?;
         Ok(match format {
             Format::Collapsed => write_trace_collapsed(&source, value, out)?,
@@ -62,10 +65,13 @@ pub fn run(
             Format::Speedscope => write_trace_speedscope(&source, out)?,
             Format::Callgrind => write_trace_callgrind(&source, out)?,
             Format::Chrome => write_trace_chrome(&source, out)?,
+            Format::Firefox => write_trace_firefox(&source, out)?,
             Format::Perfetto => write_trace_perfetto(&source, out)?,
+            Format::Otlp => write_trace_otlp(&source, service, out)?,
             _ => write_trace_pprof(&source, std::slice::from_ref(&command), out)?,
         })
-    })?;
+    };
+    let (exported, exit) = write_or_send(arguments, &source, write)?;
     let facts: Facts = facts(&trace, &names, &exported.losses);
     facts.write_text(&mut io::stderr().lock())?;
     if counts_ticks(&trace) {
@@ -91,5 +97,24 @@ pub fn run(
     }
     super::say_lost(format, &exported.lost);
     io::stderr().flush()?;
-    Ok(Exit::Done)
+    Ok(exit)
+}
+
+/// Writes the output, or sends it to a collector.
+fn write_or_send(
+    arguments: &Arguments,
+    source: &TraceSource<'_, '_>,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<ExportedTrace>,
+) -> anyhow::Result<(ExportedTrace, Exit)> {
+    #[cfg(feature = "push")]
+    if let Some(url) = &arguments.push.push {
+        let mut sender = arguments.push.sender(url)?;
+        let limit = sender.limit();
+        let sent = trace_otlp_requests(source, arguments.service(), limit, &mut |request| {
+            sender.send(request)
+        });
+        let exported = sent.map_err(|error| sender.failed(error.into()))?;
+        return Ok((exported, sender.finish()));
+    }
+    Ok((write_out(arguments, write)?, Exit::Done))
 }

@@ -1,7 +1,7 @@
 //! The opening of recordings, and checks that they hold what a command needs.
 
 use anyhow::bail;
-use dioptra_perfdata::PerfData;
+use dioptra_perfdata::{LiveRecords, PerfData, Streamed};
 use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_windows::section::WindowsSection;
 use std::io;
@@ -20,15 +20,54 @@ pub fn check_stdin(paths: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens a profile; `-` is standard input.
+/// Opens a profile; `-` is standard input, which is read to its end.
 pub fn open(path: &Path) -> anyhow::Result<Recording> {
-    let (mut data, file) = if is_stdin(path) {
+    let (data, file) = if is_stdin(path) {
         (PerfData::from_reader(io::stdin().lock())?, None)
     } else {
         (PerfData::open(path)?, Some(path))
     };
-    let windows = WindowsSection::of(&mut data, file);
-    Ok(Recording { data, windows })
+    Ok(Recording::new(data, file))
+}
+
+/// A recording whose records are still to be read.
+pub enum Opened {
+    /// The records can be read again and again.
+    Whole(Box<Recording>),
+    /// The records come from standard input, once.
+    Piped(Box<PerfData>, Box<LiveRecords>),
+}
+
+impl Opened {
+    /// Opens a profile. Of one that comes as a pipe on standard input (`-`) only the head is read.
+    pub fn open(path: &Path) -> anyhow::Result<Opened> {
+        if !is_stdin(path) {
+            return Ok(Opened::Whole(Box::new(open(path)?)));
+        }
+        Ok(match Streamed::open(&mut io::stdin().lock())? {
+            Streamed::Whole(data) => Opened::Whole(Box::new(Recording::new(*data, None))),
+            Streamed::Pipe(data, records) => Opened::Piped(data, records),
+        })
+    }
+
+    /// Reads the rest of standard input, so that its records can be read again and again.
+    pub fn into_whole(self) -> anyhow::Result<Recording> {
+        match self {
+            Opened::Whole(recording) => Ok(*recording),
+            Opened::Piped(data, records) => {
+                let whole = records.into_whole(&data, io::stdin().lock())?;
+                Ok(Recording::new(whole, None))
+            }
+        }
+    }
+
+    /// Returns the recording's events and its description, as far as it was read.
+    pub fn data(&self) -> &PerfData {
+        match self {
+            Opened::Whole(recording) => &recording.data,
+            Opened::Piped(data, _) => data,
+        }
+    }
 }
 
 /// A recording, and its section about windows.
@@ -38,6 +77,11 @@ pub struct Recording {
 }
 
 impl Recording {
+    fn new(mut data: PerfData, file: Option<&Path>) -> Recording {
+        let windows = WindowsSection::of(&mut data, file);
+        Recording { data, windows }
+    }
+
     /// Returns the events whose samples mark bursts of windows; these samples do not show where time went.
     pub fn set_aside(&self) -> Vec<usize> {
         let windows = self.windows.as_ref();

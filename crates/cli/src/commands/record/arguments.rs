@@ -508,4 +508,20 @@ mod tests {
             .unwrap();
         assert!(matches!(error, ArgumentError::Events { .. }));
     }
+
+    #[test]
+    fn an_event_that_is_given_twice_is_recorded_once() {
+        let mut said = Vec::new();
+        let arguments = parse(&["-e", "cpu-clock,page-faults", "-e", "cpu-clock", "ls"]).unwrap();
+        let groups = arguments
+            .groups(&mut |note| said.push(note.to_owned()))
+            .unwrap();
+        assert_eq!(groups.len(), 2);
+        assert_eq!(said, ["cpu-clock is given twice, and recorded once"]);
+        // Modifiers make another event.
+        assert_eq!(
+            spec(&["-e", "cpu-clock:u,cpu-clock:k", "ls"]).groups.len(),
+            2
+        );
+    }
 }

@@ -4,7 +4,7 @@ use super::arguments::{ArgumentError, Arguments};
 use super::metrics::events_for;
 use super::windows;
 use crate::metric_sets::{ChosenColumns, MetricSets};
-use dioptra_perfevents::{EventGroup, parse_events};
+use dioptra_perfevents::{Attr, EventGroup, parse_events};
 use dioptra_recorder::counters::{
     MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
 };
@@ -14,6 +14,29 @@ use dioptra_windows::record::WindowSettings;
 
 /// The events to record unless the user names others.
 const DEFAULT_EVENTS: &str = "cycles";
+
+/// Leaves out groups that count what an earlier one counts. Their samples would be the same moments again, in columns of the
+/// same name.
+fn each_once(groups: Vec<EventGroup>, say: &mut dyn FnMut(&str)) -> Vec<EventGroup> {
+    let attrs = |group: &EventGroup| -> Vec<Attr> {
+        let events = group.events.iter();
+        events.map(|event| event.attr.clone()).collect()
+    };
+    let mut kept: Vec<EventGroup> = Vec::new();
+    for group in groups {
+        let is_same = |known: &EventGroup| {
+            known.sample_group == group.sample_group && attrs(known) == attrs(&group)
+        };
+        if kept.iter().any(is_same) {
+            let names: Vec<&str> = group.events.iter().map(|event| &*event.name).collect();
+            let names = names.join(",");
+            say(&format!("{names} is given twice, and recorded once"));
+        } else {
+            kept.push(group);
+        }
+    }
+    kept
+}
 
 impl Arguments {
     pub(super) fn groups(
@@ -27,6 +50,7 @@ impl Arguments {
         for text in &self.event {
             groups.extend(parse(text)?);
         }
+        let mut groups = each_once(groups, say);
         if !self.metrics.is_empty() && self.windows.is_none() {
             self.add_metrics(&mut groups, say)?;
         }

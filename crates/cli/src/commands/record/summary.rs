@@ -3,7 +3,7 @@
 use super::progress::bytes;
 use crate::commands::profiles::open;
 use dioptra_perfevents::windows::{Length, SourceKind};
-use dioptra_profile::{Dimension, LoadPlan, Names, Profile};
+use dioptra_profile::{Dimension, LoadPlan, Names, OFF_CPU_EVENT, Profile};
 use dioptra_recorder::{Ending, Outcome};
 use dioptra_report::{ByOptions, by};
 use dioptra_symbols::SymbolOptions;
@@ -48,6 +48,15 @@ pub fn write(outcome: &Outcome, windows: Option<&WindowsOutcome>) {
         let _ = writeln!(
             out,
             "dioptra: the hottest functions cannot be shown: {error:#}"
+        );
+    }
+    // The rows above are those that ran most, which are not those that waited.
+    let mut events = outcome.events.iter();
+    if events.any(|event| event.name == OFF_CPU_EVENT && event.samples > 0) {
+        let _ = writeln!(
+            out,
+            "dioptra: where threads waited: dioptra report --event {OFF_CPU_EVENT} -i {}",
+            outcome.path.display()
         );
     }
 }
@@ -127,6 +136,7 @@ fn figures(outcome: &Outcome) -> String {
             let _ = write!(line, "; ended by {}", signal_name(signal));
         }
         Ending::Duration => line.push_str("; the time was over"),
+        Ending::Size => line.push_str("; the file is as large as it may be"),
         Ending::CommandEnded => {}
     }
     line

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::rc::Rc;
@@ -116,6 +117,8 @@ fn start(words: &[OsString], pid: u32) -> io::Result<Beginning> {
     let (ready, end) = io::pipe()?;
     fcntl_setfd(&end, FdFlags::empty())?;
     let process = Command::new(OURSELVES)
+        // The profile states this name in its command line.
+        .arg0(std::env::args_os().next().unwrap_or_default())
         .args(words)
         .args(["-p", &pid.to_string()])
         .args(["--ready-fd", &end.as_raw_fd().to_string()])

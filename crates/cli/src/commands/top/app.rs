@@ -4,7 +4,7 @@ mod captions;
 
 use super::Rows;
 use super::status::Status;
-use super::tables::{Named, Part, RowOptions, Tables, sort};
+use super::tables::{CallersOf, Named, Part, RowOptions, Tables, UnknownColumn, sort};
 use crate::screen::is_utf8;
 use dioptra_report::{Drawing, RowKey};
 use dioptra_tables::{ColumnKind, FittedOptions, ShownRows, Table, write_fitted};
@@ -29,6 +29,10 @@ const HELP: &[(&str, &str)] = &[
     ("f p t m", "functions, processes, threads, modules"),
     ("e", "the next event"),
     ("w", "callers and code: of all since the start, or of now"),
+    (
+        "i",
+        "callers: with inlined functions, from debug information, or without",
+    ),
     ("s", "sort by the next column"),
     (
         "/",
@@ -83,8 +87,13 @@ pub struct App {
     /// The place of the chosen event among the sampled ones.
     event: usize,
     of_now: bool,
+    /// Whether callers are shown with inlined functions. Such a page stays until its user asks for it again, since
+    /// debug information takes a while to read.
+    inlined: bool,
     /// The column by which rows are sorted; `None` for the share of now.
     sorted: Option<String>,
+    /// Whether `sorted` is what `--sort` says, and no table has shown yet that there is such a column.
+    sorted_by_option: bool,
     filter: String,
     /// The filter while it is typed.
     pub typed: Option<String>,
@@ -108,6 +117,7 @@ pub struct App {
 impl App {
     pub fn new(tables: Tables, rows: Rows, filter: String, sorted: Option<String>) -> App {
         App {
+            sorted_by_option: sorted.is_some(),
             tables,
             named: None,
             status: Status::default(),
@@ -119,6 +129,7 @@ impl App {
             before: Vec::new(),
             event: 0,
             of_now: true,
+            inlined: false,
             sorted,
             filter,
             typed: None,
@@ -157,6 +168,7 @@ impl App {
         // Code takes a while to decode, so it stays until its user asks for it again.
         match self.page {
             Page::Code { .. } | Page::Help => Ok(()),
+            Page::Callers { .. } if self.inlined => Ok(()),
             _ => self.refresh(),
         }
     }
@@ -208,10 +220,15 @@ impl App {
                 };
                 let (mut table, keys) = self.tables.rows(named, &options, &self.status)?;
                 if let Some(column) = self.sorted.clone()
-                    && sort(&mut table, &column).is_err()
+                    && let Err(error) = sort(&mut table, &column)
                 {
+                    // The user's own choice is wrong; one of another page's columns is forgotten.
+                    if std::mem::take(&mut self.sorted_by_option) && error.is::<UnknownColumn>() {
+                        return Err(error);
+                    }
                     self.sorted = None;
                 }
+                self.sorted_by_option = false;
                 let shown = table
                     .columns
                     .iter()
@@ -232,7 +249,13 @@ impl App {
             Page::Callers { function } => {
                 let number = number_of(named, &function);
                 let tree = match number {
-                    Some(number) => self.tables.callers(named, number, event, self.of_now)?,
+                    Some(number) => {
+                        let how = CallersOf {
+                            now: self.of_now,
+                            inlined: self.inlined,
+                        };
+                        self.tables.callers(named, number, event, how)?
+                    }
                     None => None,
                 };
                 match tree.filter(|tree| !tree.is_empty()) {
@@ -368,6 +391,16 @@ impl App {
             }
             'w' => {
                 self.of_now = !self.of_now;
+                self.refresh()?;
+            }
+            'i' => {
+                self.inlined = !self.inlined;
+                if !matches!(self.page, Page::Callers { .. }) {
+                    self.message = match self.inlined {
+                        true => "callers are shown with inlined functions".to_owned(),
+                        false => "callers are shown without inlined functions".to_owned(),
+                    };
+                }
                 self.refresh()?;
             }
             's' => {

@@ -1,6 +1,6 @@
 //! Tables on standard output, one at every interval.
 
-use super::follow::{Snapshot, Update};
+use super::follow::{Origin, Snapshot, Update};
 use super::status::Meter;
 use super::tables::{Part, RowOptions, sort};
 use super::{EndedBy, Shower};
@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 /// Writes tables until the recording ends, or there are as many as were wanted.
 pub fn run(mut shower: Shower) -> anyhow::Result<EndedBy> {
+    let records_here = shower.origin == Origin::Here;
     let result = write_tables(&mut shower);
     let is_users = match &result {
         Ok(ended) => *ended == EndedBy::User,
         Err(_) => true,
     };
-    if is_users {
+    if is_users && records_here {
         stop_recording()?;
     }
     match result {

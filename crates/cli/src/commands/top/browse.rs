@@ -2,7 +2,7 @@
 
 use super::app::{App, Wish};
 use super::batch::stop_recording;
-use super::follow::Update;
+use super::follow::{Origin, Update};
 use super::status::Meter;
 use super::{EndedBy, Shower};
 use crate::full_screen::{self, Screen, Signals, put, shortened};
@@ -20,8 +20,9 @@ const WAIT: Duration = Duration::from_millis(50);
 /// Shows snapshots until the user quits, or the recording is ended from elsewhere.
 pub fn run(shower: Shower) -> anyhow::Result<EndedBy> {
     let mut recording_goes_on = true;
+    let records_here = shower.origin == Origin::Here;
     let result = browse(shower, &mut recording_goes_on);
-    if recording_goes_on {
+    if recording_goes_on && records_here {
         stop_recording()?;
     }
     result
@@ -34,12 +35,15 @@ fn browse(shower: Shower, goes_on: &mut bool) -> anyhow::Result<EndedBy> {
         tables,
         shown,
         notes,
+        origin,
         ..
     } = shower;
+    let records_here = origin == Origin::Here;
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let signals = Signals::new()?;
     let mut app = App::new(tables, shown.rows, shown.filter, shown.sort);
     let mut meter = Meter::new();
+    let mut is_begun = false;
     let mut screen = Screen::new("`dioptra top --batch`")?;
     let mut next = Instant::now() + shown.interval.min(Duration::from_millis(500));
     loop {
@@ -69,7 +73,8 @@ fn browse(shower: Shower, goes_on: &mut bool) -> anyhow::Result<EndedBy> {
         if signals.take_went_on() {
             screen.again()?;
         }
-        if !*goes_on && signals.ending().is_some() {
+        // A recorder in this process takes the signal, and ends the recording.
+        if (!*goes_on || !records_here) && signals.ending().is_some() {
             return Ok(EndedBy::User);
         }
         if *goes_on && !app.paused && Instant::now() >= next {
@@ -80,6 +85,10 @@ fn browse(shower: Shower, goes_on: &mut bool) -> anyhow::Result<EndedBy> {
         match received.try_recv() {
             Ok(Update::Snapshot(snapshot)) if app.paused => drop(snapshot),
             Ok(Update::Snapshot(snapshot)) => {
+                // The recorder behind the pipe has said on this terminal what it has to say.
+                if !std::mem::replace(&mut is_begun, true) && !records_here {
+                    screen.again()?;
+                }
                 let status = meter.measure(&snapshot);
                 app.take(*snapshot, status)?;
             }

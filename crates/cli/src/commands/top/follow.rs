@@ -1,14 +1,15 @@
 //! The follower: it reads the recording from the pipe into a live profile, and answers requests for snapshots.
 
 use super::Updates;
-use dioptra_perfdata::{LiveRecords, PerfData, ReadSummary};
+use crate::remedies;
+use dioptra_perfdata::{LiveRecords, OpenError, PerfData, ReadSummary};
 use dioptra_perfevents::ByteOrder;
 use dioptra_perfevents::record::RawRecord;
 use dioptra_profile::{LiveProfile, LiveSize, LoadPlan, Profile};
 use dioptra_recorder::existing::Synthesizer;
 use dioptra_recorder::machine::Machine;
 use rustix::time::{ClockId, clock_gettime};
-use std::io::{self, PipeReader, Read};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -112,9 +113,44 @@ pub struct Snapshot {
     pub forgotten: u64,
 }
 
+/// The place where the recording is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This process records on this machine.
+    Here,
+    /// The recording comes through a pipe, perhaps from another machine.
+    Elsewhere,
+}
+
+/// The times of a recording.
+struct Clock {
+    origin: Origin,
+    /// The latest time of a record, in nanoseconds.
+    latest: u64,
+}
+
+impl Clock {
+    /// Nanoseconds of the recording's clock now, as far as this machine knows it.
+    fn now(&self) -> u64 {
+        match self.origin {
+            // Events have the monotonic clock.
+            Origin::Here => Duration::try_from(clock_gettime(ClockId::Monotonic)).map_or(0, nanos),
+            Origin::Elsewhere => self.latest,
+        }
+    }
+
+    /// Nanoseconds since the profile's first sample; 0 before it.
+    fn elapsed(&self, live: &LiveProfile<'_>) -> u64 {
+        let now = self.now();
+        live.first_time()
+            .map_or(0, |first| now.saturating_sub(first))
+    }
+}
+
 /// The thread that reads the pipe.
 pub struct Follower {
-    pub pipe: PipeReader,
+    pub pipe: Box<dyn Read + Send>,
+    pub origin: Origin,
     pub plan: LoadPlan,
     pub limits: Limits,
     /// The length of the span that ends now.
@@ -128,7 +164,9 @@ impl Follower {
     pub fn run(mut self) {
         if let Err(error) = self.follow() {
             // Nobody may be left to listen.
-            let _ = self.updates.send(Update::Failed(error.to_string()));
+            let _ = self
+                .updates
+                .send(Update::Failed(remedies::with_remedy(&*error)));
         }
         let _ = io::copy(&mut self.pipe, &mut io::sink());
     }
@@ -137,11 +175,14 @@ impl Follower {
         let (data, mut records) = match LiveRecords::open(&mut self.pipe) {
             Ok(opened) => opened,
             // The recorder has failed before it wrote anything, and says why itself.
-            Err(dioptra_perfdata::OpenError::Empty { .. }) => return Ok(()),
+            Err(OpenError::Empty { .. }) if self.origin == Origin::Here => return Ok(()),
             Err(error) => return Err(error.into()),
         };
+        let mut clock = Clock {
+            origin: self.origin,
+            latest: 0,
+        };
         let mut restarts = 0;
-        let mut first_of_all = None;
         loop {
             let plan = self.plan.clone();
             let is_over = Profile::follow(&data, &plan, |live| -> io::Result<bool> {
@@ -150,9 +191,8 @@ impl Follower {
                 }
                 let mut forgotten = 0;
                 loop {
-                    let more = read(&mut records, &mut self.pipe, &data, live)?;
-                    first_of_all = first_of_all.or(live.first_time());
-                    let now_from = elapsed(live).saturating_sub(nanos(self.span));
+                    let more = read(&mut records, &mut self.pipe, &data, live, &mut clock)?;
+                    let now_from = clock.elapsed(live).saturating_sub(nanos(self.span));
                     forgotten += live.forget_samples(now_from, self.limits.samples);
                     let is_over = self.requests.are_over();
                     if is_over {
@@ -161,6 +201,7 @@ impl Follower {
                     if !more || self.requests.take() {
                         let snapshot = snapshot(live, records.summary(), restarts, now_from);
                         let snapshot = Box::new(Snapshot {
+                            age: Duration::from_nanos(clock.elapsed(live)),
                             forgotten: std::mem::take(&mut forgotten),
                             ..snapshot
                         });
@@ -173,7 +214,13 @@ impl Follower {
                         }
                     }
                     if self.limits.are_reached(live.size()) {
-                        return Ok(false);
+                        return match self.origin {
+                            Origin::Here => Ok(false),
+                            // The processes of another machine cannot be described anew.
+                            Origin::Elsewhere => Err(io::Error::other(
+                                "the tables are full; give more with --max-stacks",
+                            )),
+                        };
                     }
                 }
             })?;
@@ -191,8 +238,12 @@ fn read(
     pipe: &mut impl Read,
     data: &PerfData,
     live: &mut LiveProfile<'_>,
+    clock: &mut Clock,
 ) -> io::Result<bool> {
-    records.read_from(pipe, data, |record| live.record(&record))
+    records.read_from(pipe, data, |record| {
+        clock.latest = clock.latest.max(record.time.unwrap_or(0));
+        live.record(&record);
+    })
 }
 
 /// Describes the kernel and all processes to a profile that begins in the middle of a recording.
@@ -212,6 +263,7 @@ fn describe_machine(data: &PerfData, live: &mut LiveProfile<'_>) -> io::Result<(
     synthesizer.machine()
 }
 
+/// Returns the profile so far, without its age.
 fn snapshot(
     live: &mut LiveProfile<'_>,
     summary: &ReadSummary,
@@ -221,20 +273,12 @@ fn snapshot(
     Snapshot {
         profile: live.snapshot(summary),
         restarts,
-        age: Duration::from_nanos(elapsed(live)),
+        age: Duration::ZERO,
         now_from,
         samples: summary.samples.iter().sum::<u64>() + summary.unknown_ids,
         lost: summary.lost + summary.lost_samples,
         forgotten: 0,
     }
-}
-
-/// Nanoseconds since the profile's first sample; 0 before it. Events have the monotonic clock.
-fn elapsed(live: &LiveProfile<'_>) -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let now = Duration::try_from(now).map_or(0, nanos);
-    live.first_time()
-        .map_or(0, |first| now.saturating_sub(first))
 }
 
 fn nanos(duration: Duration) -> u64 {

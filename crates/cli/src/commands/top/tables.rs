@@ -7,7 +7,8 @@ use crate::remedies;
 use anyhow::Context;
 use dioptra_instructions::Syntax;
 use dioptra_profile::{
-    LiveNames, Names, ProcessId, Profile, Selection, ThreadId, TreeDirection, TreeLimits,
+    DebugInfoWanted, LiveNames, Names, ProcessId, Profile, Selection, ThreadId, TreeDirection,
+    TreeLimits,
 };
 use dioptra_report::{
     AnnotateOptions, AnnotationStyle, Drawing, Input, ReportOptions, RowKey, ShownNumbers,
@@ -16,6 +17,7 @@ use dioptra_report::{
 };
 use dioptra_symbols::{SymbolOptions, Symbolizer};
 use dioptra_tables::{Cell, Direction, Severity, Table, ViewOptions};
+use std::fmt;
 use std::time::Duration;
 
 /// The maker of tables, which keeps the names that it has found.
@@ -47,6 +49,15 @@ pub enum Part {
     Thread(ThreadId),
     /// The samples in a module, by its number.
     Module(u32),
+}
+
+/// The callers that a tree shows.
+#[derive(Clone, Copy, Debug)]
+pub struct CallersOf {
+    /// Whether samples of now count alone.
+    pub now: bool,
+    /// Whether inlined functions stand in the tree.
+    pub inlined: bool,
 }
 
 /// The options of a table of rows.
@@ -188,7 +199,7 @@ impl Tables {
         named: &Named,
         function: u32,
         event: usize,
-        of_now: bool,
+        how: CallersOf,
     ) -> anyhow::Result<Option<Table>> {
         let leaves = named.names.functions().len() > function as usize;
         let frames = 0..u32::try_from(named.snapshot.profile.frames().len()).unwrap_or(u32::MAX);
@@ -198,7 +209,7 @@ impl Tables {
                 .collect(),
             false => return Ok(None),
         };
-        let from = match of_now {
+        let from = match how.now {
             true => &named.now,
             false => &named.snapshot.profile,
         };
@@ -214,7 +225,18 @@ impl Tables {
             },
             events: Some(vec![event]),
         };
-        let mut table = tree(&selected, &named.names, &options)?;
+        let mut table = match how.inlined {
+            false => tree(&selected, &named.names, &options)?,
+            true => {
+                let mut names = named.names.clone();
+                let wanted = DebugInfoWanted {
+                    inlined: true,
+                    ..DebugInfoWanted::default()
+                };
+                names.find_debug_info_of_counted(&selected, self.symbols.clone(), wanted);
+                tree(&selected, &names, &options)?
+            }
+        };
         remedies::spell(&mut table.facts);
         Ok(Some(table))
     }
@@ -310,17 +332,37 @@ fn filtered(table: Table, text: &str) -> anyhow::Result<Table> {
     Ok(table.of_view(&view))
 }
 
+/// The column that `--sort` names is not there.
+#[derive(Debug)]
+pub struct UnknownColumn {
+    wanted: String,
+    known: Vec<String>,
+}
+
+impl fmt::Display for UnknownColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (wanted, known) = (&self.wanted, self.known.join(", "));
+        write!(
+            f,
+            "--sort: there is no column `{wanted}`; there are {known}"
+        )
+    }
+}
+
+impl std::error::Error for UnknownColumn {}
+
 /// Sorts a table by the column with this id.
 ///
 /// # Errors
 /// There is no such column.
 pub fn sort(table: &mut Table, column: &str) -> anyhow::Result<usize> {
-    let index = table.column_index(column).with_context(|| {
-        let known: Vec<&str> = table.columns.iter().map(|column| &*column.id).collect();
-        format!(
-            "--sort: there is no column `{column}`; there are {}",
-            known.join(", ")
-        )
+    let index = table.column_index(column).ok_or_else(|| UnknownColumn {
+        wanted: column.to_owned(),
+        known: table
+            .columns
+            .iter()
+            .map(|column| column.id.clone())
+            .collect(),
     })?;
     let direction = match table.columns[index].kind {
         dioptra_tables::ColumnKind::Name => Direction::Ascending,

@@ -5,7 +5,6 @@
 mod addresses;
 mod events;
 mod tables;
-mod wire;
 
 use super::error::ImportError;
 use super::names::Location;
@@ -13,13 +12,13 @@ use super::omitted::{Omissions, OmittedKind};
 use super::recording::{Fields, Recording, Samples};
 use super::records::Task;
 use super::{ImportFormat, ImportOptions, ImportedEvent};
+use crate::wire::{Value, Wire};
 use addresses::Addresses;
 use dioptra_perfdata::ImportedRole;
 use events::Values;
 use hashbrown::HashMap;
 use std::io::{Seek, Write};
 use tables::Tables;
-use wire::{Value, Wire};
 
 /// The largest number of samples of a recording. Above it, each value becomes one sample.
 const MOST_SAMPLES: u64 = 20_000_000;

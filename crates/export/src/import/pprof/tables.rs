@@ -1,8 +1,8 @@
 //! The tables of a pprof profile: everything but its samples.
 
-use super::wire::{Value, Wire};
 use crate::import::error::ImportError;
 use crate::import::omitted::{Omissions, OmittedKind};
+use crate::wire::{Value, Wire};
 use hashbrown::HashMap;
 
 /// A type of values: its name and unit.

@@ -7,7 +7,8 @@ mod unsampled;
 
 pub(crate) use imported::encode as encode_imported;
 pub use imported::{ImportedFrame, ImportedFunction, ImportedModule, ImportedNames, ImportedRole};
-pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_feature};
+pub use parse::read_build_id;
+pub(crate) use parse::{DescribedEvent, SectionDamage, read_feature};
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
 pub(crate) use unsampled::encode as encode_unsampled;
 

@@ -204,7 +204,7 @@ fn build_ids(at: &mut Cursor<'_>, list: &mut Vec<BuildId>) -> Option<()> {
 }
 
 /// Reads a BUILD_ID record's body.
-pub(crate) fn read_build_id(record: &RawRecord<'_>, order: ByteOrder) -> Option<BuildId> {
+pub fn read_build_id(record: &RawRecord<'_>, order: ByteOrder) -> Option<BuildId> {
     let mut at = Cursor::new(record.body, order);
     let pid = at.u32()?.cast_signed();
     let field = at.take(BUILD_ID_FIELD)?;

@@ -4,30 +4,34 @@
 //! and passes on the ones whose turn has come.
 
 use super::FileRecord;
-use super::stream::{Found, Queue, RecordOffset, Waiting, find};
-use super::unpack::is_compressed;
+use super::queue::{Emitter, Found, Packed, Queue, RecordOffset};
+use super::unpack::{Unpacker, is_compressed};
 use crate::error::OpenError;
 use crate::events::EventTable;
+use crate::features::Features;
+use crate::header::{Header, MAGIC_SIZE, PIPE_HEADER_SIZE, check_magic};
 use crate::kind::file_type;
+use crate::pipe::{PipeHeader, scan};
 use crate::recording::PerfData;
 use crate::summary::ReadSummary;
-use crate::walk::{Stop, step};
+use crate::walk::{Stop, is_ordinary, step};
 use dioptra_perfrecords::record::{RawRecord, RecordType};
+use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 
 /// The number of bytes that are read at once: as many as a pipe holds.
 const CHUNK: usize = 64 << 10;
 
-/// The number of bytes that may wait for the end of their round. A recorder that ends no rounds loses the order of time
-/// beyond that, but no record.
-const MOST_HELD: usize = 64 << 20;
+/// The number of bytes that may wait for the end of their round. A live reader of a recorder that ends no rounds loses the
+/// order of time beyond that, but no record.
+pub(super) const MOST_HELD: usize = 64 << 20;
 
 /// The largest head of a recording, in bytes: the descriptions of its events and of tracepoints.
 const MOST_HEAD: usize = 256 << 20;
 
 /// The name of the pipe in errors.
-const NAME: &str = "the pipe";
+pub(super) const NAME: &str = "standard input";
 
 /// The records of a recording that is still being written to a pipe, in the order of time across CPUs.
 ///
@@ -40,19 +44,65 @@ const NAME: &str = "the pipe";
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct LiveRecords {
     /// The bytes from the oldest record that waits.
-    held: Vec<u8>,
+    pub(super) held: Vec<u8>,
     /// The place into which bytes are read.
     chunk: Box<[u8]>,
     /// The number of bytes of the stream before the held ones.
-    before: u64,
+    pub(super) before: u64,
     /// The first held byte that was not looked at.
-    at: usize,
-    queue: Queue,
-    summary: ReadSummary,
-    ended: bool,
+    pub(super) at: usize,
+    pub(super) queue: Queue,
+    pub(super) unpacker: Unpacker,
+    pub(super) summary: ReadSummary,
+    /// The descriptions of the recording so far.
+    pub(super) header: PipeHeader,
+    pub(super) ended: bool,
+}
+
+impl fmt::Debug for LiveRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveRecords")
+            .field("held", &self.held.len())
+            .field("before", &self.before)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A recording from a stream, as far as it had to be read to know its events.
+#[derive(Debug)]
+pub enum Streamed {
+    /// A recording in the form of a pipe: its head, and the records that follow.
+    Pipe(Box<PerfData>, Box<LiveRecords>),
+    /// A recording in the form of a file, which was read to its end.
+    Whole(Box<PerfData>),
+}
+
+impl Streamed {
+    /// Reads the start of a recording from a stream.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the stream cannot be read, or holds no recording.
+    pub fn open(stream: &mut impl Read) -> Result<Streamed, OpenError> {
+        let mut first = Vec::new();
+        let mut start = stream.by_ref().take(MAGIC_SIZE);
+        let read = start.read_to_end(&mut first);
+        read.map_err(|reason| OpenError::Io {
+            name: NAME.to_owned(),
+            reason,
+        })?;
+        let is_pipe = first.len() == PIPE_HEADER_SIZE
+            && matches!(Header::read(&first, NAME), Ok(Header::Pipe { .. }));
+        let mut whole = (&*first).chain(stream);
+        if is_pipe {
+            let (recording, records) = LiveRecords::open(&mut whole)?;
+            return Ok(Streamed::Pipe(Box::new(recording), Box::new(records)));
+        }
+        let recording = PerfData::from_reader(whole)?;
+        Ok(Streamed::Whole(Box::new(recording)))
+    }
 }
 
 impl LiveRecords {
@@ -64,10 +114,10 @@ impl LiveRecords {
     pub fn open(pipe: &mut impl Read) -> Result<(PerfData, LiveRecords), OpenError> {
         let mut bytes = Vec::new();
         let mut chunk = vec![0; CHUNK].into_boxed_slice();
-        let mut at = None;
-        let end = loop {
-            if let Some(end) = end_of_head(&bytes, &mut at)? {
-                break end;
+        let mut head = Head::default();
+        loop {
+            if head.is_whole(&bytes)? {
+                break;
             }
             if bytes.len() > MOST_HEAD {
                 return Err(OpenError::Header {
@@ -82,8 +132,8 @@ impl LiveRecords {
                         name: NAME.to_owned(),
                     });
                 }
-                // The recording ends with its head.
-                Ok(0) => break bytes.len(),
+                // The recording ends with its head, or within it.
+                Ok(0) => break,
                 Ok(_) => {}
                 Err(reason) => {
                     return Err(OpenError::Io {
@@ -92,18 +142,33 @@ impl LiveRecords {
                     });
                 }
             }
-        };
+        }
+        let end = head.end.unwrap_or(head.seen).min(bytes.len());
+        let start = PIPE_HEADER_SIZE.min(end);
+        // Shows what is wrong with a header that is cut off.
+        Header::read(&bytes, NAME)?;
+        let order = check_magic(&bytes, NAME)?;
+        let header = scan(&bytes, start..end, order);
+        // Names of events may stand behind the first mappings.
+        let described = scan(&bytes, start..head.seen.max(end), order);
         let held = bytes.split_off(end);
-        let recording = PerfData::from_bytes(bytes)?;
-        let mut summary = ReadSummary::default();
-        summary.samples.resize(recording.events().len(), 0);
+        let recording = PerfData::of_head(bytes, start, order, described);
+        // Counts the records of the head. Damage of descriptions is added at the end.
+        let mut summary = recording.read(|_| ControlFlow::Continue(()));
+        (summary.damaged, summary.damages) = (Vec::new(), 0);
+        let level = header
+            .features
+            .compressed
+            .map(|compressed| compressed.level);
         let records = LiveRecords {
             held,
             chunk,
             before: end as u64,
             at: 0,
             queue: Queue::new(),
+            unpacker: Unpacker::new(0, level),
             summary,
+            header,
             ended: false,
         };
         Ok((recording, records))
@@ -120,8 +185,8 @@ impl LiveRecords {
         recording: &PerfData,
         mut visit: impl FnMut(FileRecord<'_>),
     ) -> std::io::Result<bool> {
-        let read = read_chunk(pipe, &mut self.chunk, &mut self.held)?;
-        self.take(recording, &mut visit);
+        let read = self.read_more(pipe)?;
+        self.take(recording, &mut visit, None);
         if read == 0 {
             self.end(recording, &mut visit);
         }
@@ -133,88 +198,147 @@ impl LiveRecords {
         &self.summary
     }
 
+    /// Returns the description of the recording and its machine so far. Parts of it come at the recording's end.
+    pub fn features(&self) -> &Features {
+        &self.header.features
+    }
+
+    /// Appends some bytes of the pipe to the held ones. Returns their number, 0 at the pipe's end.
+    pub(super) fn read_more(&mut self, pipe: &mut impl Read) -> std::io::Result<usize> {
+        let read = read_chunk(pipe, &mut self.chunk, &mut self.held)?;
+        self.unpacker.allow(self.before + self.held.len() as u64);
+        Ok(read)
+    }
+
     /// Looks at all whole records that are held.
-    fn take(&mut self, recording: &PerfData, visit: &mut impl FnMut(FileRecord<'_>)) {
+    ///
+    /// A reader with `stops` needs the order of a file. For that the rest of the pipe must be read first where there is
+    /// damage, where too much is held, and at a record of which `stops` says so: true is returned there. A reader
+    /// without `stops` is a live one, and does not wait.
+    pub(super) fn take(
+        &mut self,
+        recording: &PerfData,
+        visit: &mut impl FnMut(FileRecord<'_>),
+        mut stops: Option<&mut dyn FnMut(&RawRecord<'_>) -> bool>,
+    ) -> bool {
         let table = recording.table();
+        let order = table.order();
+        let is_live = stops.is_none();
+        let mut visit = |record: FileRecord<'_>| -> ControlFlow<()> {
+            visit(record);
+            ControlFlow::Continue(())
+        };
+        let mut has_passed = false;
         while !self.ended {
             let place = self.before + self.at as u64;
-            let found = match step(&self.held, self.at, table.order()) {
-                Ok(found) => found,
+            let found = match step(&self.held, self.at, order) {
+                Ok(found) if is_ordinary(&found.raw) || is_live => found,
                 // The rest of the record is still to come.
-                Err(Stop::End | Stop::Cut { .. }) => break,
-                Err(stop @ Stop::Size { .. }) => {
+                Err(Stop::End) => break,
+                Err(Stop::Cut { needed, .. }) if !is_live || needed < MOST_HELD as u64 => break,
+                _ if !is_live => return true,
+                Ok(_) => break,
+                Err(stop) => {
                     self.summary.damage(place, stop.why().unwrap_or_default());
                     self.summary.stopped_at = Some(place);
                     self.ended = true;
                     break;
                 }
             };
+            if let Some(stops) = &mut stops
+                && stops(&found.raw)
+            {
+                return true;
+            }
+            let next = found.next;
+            self.header.see(&found.raw, found.trailing, place, order);
             if is_compressed(found.raw.kind) {
-                self.summary.records.add(found.raw.kind);
-                self.summary.skipped += 1;
+                let mut packed = Packed {
+                    raw: &found.raw,
+                    offset: place,
+                    order,
+                    queue: &mut self.queue,
+                    unpacker: &mut self.unpacker,
+                };
+                let stops = |raw: &RawRecord<'_>| stops.as_mut().is_some_and(|stops| stops(raw));
+                let taken = packed.take(table, &mut self.summary, &mut visit, |why| why, stops);
+                if taken == ControlFlow::Continue(true) {
+                    self.at = next;
+                    return true;
+                }
             } else {
+                let is_round = found.raw.kind == file_type::FINISHED_ROUND;
                 let found = Found {
                     offset: place,
                     place: RecordOffset::in_stream(place),
                     step: &found,
                 };
                 let _: ControlFlow<()> =
-                    found.sort_in(&mut self.queue, table, &mut self.summary, &mut |record| {
-                        visit(record);
-                        ControlFlow::Continue(())
-                    });
+                    found.sort_in(&mut self.queue, table, &mut self.summary, &mut visit);
+                if is_round {
+                    self.queue.finish_round();
+                }
             }
-            self.at = found.next;
-            if found.raw.kind == file_type::FINISHED_ROUND {
-                self.queue.finish_round();
-                self.pass_on(table, visit);
+            self.at = next;
+            if self.queue.ready > 0 {
+                self.pass_on(table, &mut visit);
+                has_passed = true;
             }
         }
         if self.held.len() > MOST_HELD {
+            if !is_live {
+                return true;
+            }
             self.queue.release(u64::MAX);
-            self.pass_on(table, visit);
+            self.pass_on(table, &mut visit);
+            has_passed = true;
         }
-        self.forget_passed();
+        if has_passed || self.queue.waiting.is_empty() {
+            self.forget_passed();
+        }
+        false
     }
 
     /// Passes on everything that waits.
-    fn end(&mut self, recording: &PerfData, visit: &mut impl FnMut(FileRecord<'_>)) {
+    pub(super) fn end(&mut self, recording: &PerfData, visit: &mut impl FnMut(FileRecord<'_>)) {
         self.queue.release(u64::MAX);
-        self.pass_on(recording.table(), visit);
+        self.pass_on(recording.table(), &mut |record| {
+            visit(record);
+            ControlFlow::Continue(())
+        });
+        let place = self.before + self.at as u64;
         if !self.ended && self.at < self.held.len() {
-            let place = self.before + self.at as u64;
             self.summary.damage(place, "the pipe ends within a record");
+            self.summary.salvaged = true;
+        }
+        if self.unpacker.has_unread() {
+            let why = "the compressed data ends within a record";
+            self.summary.damage(place, why);
             self.summary.salvaged = true;
         }
         self.ended = true;
     }
 
     /// Passes on the records that are ready.
-    fn pass_on(&mut self, table: &EventTable, visit: &mut impl FnMut(FileRecord<'_>)) {
-        for index in self.queue.passed..self.queue.ready {
-            let Waiting { time, place } = self.queue.waiting[index];
-            if time < self.queue.emitted {
-                self.summary.out_of_order += 1;
-            }
-            self.queue.emitted = self.queue.emitted.max(time);
-            let offset = place.stream_position();
-            // Bytes are held until their record was passed on, and were read as a record before.
-            let held = offset.checked_sub(self.before);
-            let bytes = held.and_then(|held| self.held.get(usize::try_from(held).ok()?..));
-            let record = bytes.map(|bytes| RawRecord::split(bytes, table.order()));
-            let Some(Ok((raw, _))) = record else {
-                continue;
-            };
-            visit(FileRecord {
-                offset,
-                raw,
-                trailing: &[],
-                event: find(&raw, table, &mut self.summary),
-                time: Some(time),
-            });
-        }
-        self.queue.passed = self.queue.ready;
+    fn pass_on(
+        &mut self,
+        table: &EventTable,
+        visit: &mut impl FnMut(FileRecord<'_>) -> ControlFlow<()>,
+    ) {
+        let mut emitter = Emitter {
+            bytes: &self.held,
+            base: self.before,
+            order: table.order(),
+            queue: &mut self.queue,
+            unpacker: &self.unpacker,
+            table,
+            summary: &mut self.summary,
+        };
+        let _: ControlFlow<()> = emitter.emit_until(u64::MAX, visit);
         self.queue.discard();
+        if !self.unpacker.is_unused() {
+            self.unpacker.discard_before(self.queue.oldest_unpacked());
+        }
     }
 
     /// Frees the bytes of records that were passed on.
@@ -223,9 +347,7 @@ impl LiveRecords {
         if self.at < CHUNK {
             return;
         }
-        let waiting = self.queue.waiting.iter();
-        let oldest = waiting.map(|waiting| waiting.place.stream_position()).min();
-        let keep = oldest.map_or(self.at, |oldest| {
+        let keep = self.queue.oldest_packed().map_or(self.at, |oldest| {
             usize::try_from(oldest - self.before).map_or(self.at, |oldest| oldest.min(self.at))
         });
         if keep * 2 >= self.held.len() {
@@ -254,28 +376,62 @@ fn read_chunk(
     }
 }
 
-/// Returns the end of a recording's head: the first record that does not describe the recording. `None` if it has not come
-/// yet. `at` is where the search goes on.
-fn end_of_head(bytes: &[u8], at: &mut Option<usize>) -> Result<Option<usize>, OpenError> {
-    use crate::header::{Header, PIPE_HEADER_SIZE};
-    if bytes.len() < PIPE_HEADER_SIZE {
-        return Ok(None);
-    }
-    let Header::Pipe { order, size } = Header::read(bytes, NAME)? else {
-        return Err(OpenError::Header {
-            name: NAME.to_owned(),
-            offset: 8,
-            what: "it is a file's header, not a pipe's",
-        });
-    };
-    let at = at.get_or_insert(size as usize);
-    loop {
-        match step(bytes, *at, order) {
-            Ok(found) if describes(found.raw.kind) => *at = found.next,
-            Err(Stop::End | Stop::Cut { .. }) => return Ok(None),
-            Ok(_) | Err(Stop::Size { .. }) => return Ok(Some(*at)),
+/// The search for the end of a recording's head.
+#[derive(Default)]
+struct Head {
+    /// The first record that does not describe the recording, once it has come.
+    end: Option<usize>,
+    /// The end of the records that were looked at.
+    seen: usize,
+}
+
+impl Head {
+    /// Looks at the records that have come. Returns whether all descriptions of events have: records of tasks and mappings
+    /// may stand between them, but none of the data.
+    fn is_whole(&mut self, bytes: &[u8]) -> Result<bool, OpenError> {
+        if bytes.len() < PIPE_HEADER_SIZE {
+            return Ok(false);
+        }
+        let Header::Pipe { order, size } = Header::read(bytes, NAME)? else {
+            return Err(OpenError::NotAPipe {
+                name: NAME.to_owned(),
+            });
+        };
+        self.seen = self.seen.max(size as usize);
+        loop {
+            let found = match step(bytes, self.seen, order) {
+                Ok(found) if is_ordinary(&found.raw) => found,
+                Err(Stop::End | Stop::Cut { .. }) => {
+                    // Enough is held to go on without.
+                    let length = bytes.len() - self.end.unwrap_or(bytes.len());
+                    return Ok(length > MOST_HELD / 2);
+                }
+                Ok(_) | Err(Stop::Size { .. }) => {
+                    self.end.get_or_insert(self.seen);
+                    return Ok(true);
+                }
+            };
+            if !describes(found.raw.kind) {
+                self.end.get_or_insert(self.seen);
+            }
+            if is_data(found.raw.kind) {
+                return Ok(true);
+            }
+            self.seen = found.next;
         }
     }
+}
+
+/// Returns whether records of this type come behind all descriptions of events.
+fn is_data(kind: RecordType) -> bool {
+    kind == RecordType::SAMPLE
+        || is_compressed(kind)
+        || [
+            file_type::FINISHED_INIT,
+            file_type::FINISHED_ROUND,
+            file_type::AUXTRACE,
+        ]
+        .contains(&kind)
 }
 
 /// Returns whether records of this type are about the recording as a whole.

@@ -13,7 +13,9 @@
 //! Only a time and a place of 16 bytes are held for each record that waits.
 
 mod live;
+mod queue;
 mod stream;
+mod to_end;
 mod unpack;
 
 use crate::events::EventTable;
@@ -21,7 +23,7 @@ use crate::source::Source;
 use crate::summary::ReadSummary;
 use dioptra_perfrecords::ByteOrder;
 use dioptra_perfrecords::record::RawRecord;
-pub use live::LiveRecords;
+pub use live::{LiveRecords, Streamed};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;

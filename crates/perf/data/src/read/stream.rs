@@ -1,165 +1,39 @@
 //! One file's records: taken round by round, put in order, passed on.
 
+use super::queue::{
+    AHEAD_BYTES, Emitter, Found, Packed, Queue, RecordOffset, prefetch, take_unpacked,
+};
 use super::unpack::{Unpacker, is_compressed};
 use super::{FileRecord, Input};
 use crate::events::EventTable;
-use crate::kind::{file_type, is_file_type, record_name};
+use crate::kind::file_type;
 use crate::source::Source;
 use crate::summary::ReadSummary;
 use crate::walk::{Next, Step, Stop, Walk, is_ordinary, step};
-use dioptra_perfrecords::record::{RawRecord, RecordType};
-use dioptra_perfrecords::{ByteOrder, Cursor};
+use dioptra_perfrecords::ByteOrder;
+use dioptra_perfrecords::record::RawRecord;
 use std::ops::ControlFlow;
 
-/// A record that waits: its time, and where its bytes are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    pub(super) time: u64,
-    pub(super) place: RecordOffset,
-}
-
-const _: () = assert!(size_of::<Waiting>() == 16);
-
-/// A record's bytes: an offset in the file or, with the highest bit set, in what was unpacked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RecordOffset(u64);
-
-const UNPACKED: u64 = 1 << 63;
-
-impl RecordOffset {
-    fn in_file(offset: usize) -> Self {
-        RecordOffset(offset as u64)
-    }
-
-    /// The place of a record in a stream: the number of bytes before it.
-    pub(super) fn in_stream(position: u64) -> Self {
-        RecordOffset(position)
-    }
-
-    /// The number of bytes before it in its stream.
-    pub(super) fn stream_position(self) -> u64 {
-        self.0
-    }
-
-    pub(super) fn unpacked(position: u64) -> Self {
-        RecordOffset(position | UNPACKED)
-    }
-
-    /// The position among the unpacked bytes.
-    pub(super) fn unpacked_position(self) -> Option<u64> {
-        (self.0 & UNPACKED != 0).then_some(self.0 & !UNPACKED)
-    }
-}
-
-/// The number of records ahead of the current one whose memory is fetched.
-const AHEAD: usize = 6;
-
-/// The distance in bytes between the current record and the memory that is fetched.
-const AHEAD_BYTES: usize = 1536;
 /// Bytes of a mapped file that are passed before their memory is given back.
 const RELEASE: usize = 16 << 20;
 /// Bytes of a mapped file whose memory is kept behind what was passed on, for who still looks at it.
 pub(crate) const KEPT: usize = 12 << 20;
-
-/// Asks the CPU to fetch the start of a record of the file.
-#[inline]
-fn prefetch(bytes: &[u8], place: RecordOffset) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(first) = bytes.get(place.0 as usize..) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let first = first.as_ptr().cast::<i8>();
-        // SAFETY: a prefetch changes nothing but the cache, and faults for no address.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(first);
-            _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(64));
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, place);
-}
-
-/// The records that wait for their turn.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    pub(super) waiting: Vec<Waiting>,
-    /// The number of records at the front that are in order and may be passed on.
-    pub(super) ready: usize,
-    /// The number of records that were passed on.
-    pub(super) passed: usize,
-    /// Whether `waiting` is in order as a whole.
-    sorted: bool,
-    /// The youngest time seen.
-    latest: u64,
-    /// The youngest time at the end of the last round.
-    last_round: u64,
-    /// The youngest time that was passed on.
-    pub(super) emitted: u64,
-    /// Whether the order starts anew when all is passed on.
-    restart: bool,
-}
-
-impl Queue {
-    pub(super) fn new() -> Self {
-        Queue {
-            sorted: true,
-            ..Queue::default()
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, time: u64, place: RecordOffset) {
-        self.sorted &= time >= self.latest;
-        self.latest = self.latest.max(time);
-        self.waiting.push(Waiting { time, place });
-    }
-
-    /// Forgets what was passed on.
-    pub(super) fn discard(&mut self) {
-        self.waiting.drain(..self.passed);
-        self.ready = 0;
-        self.passed = 0;
-        if std::mem::take(&mut self.restart) {
-            (self.latest, self.last_round, self.emitted) = (0, 0, 0);
-        }
-    }
-
-    /// Makes everything ready, and starts anew behind it: damaged records may have had any time, against which all that
-    /// follow would seem too late.
-    fn break_off(&mut self) {
-        self.release(u64::MAX);
-        self.restart = true;
-        if self.waiting.is_empty() {
-            self.discard();
-        }
-    }
-
-    /// Makes everything up to `time` ready.
-    pub(super) fn release(&mut self, time: u64) {
-        if !self.sorted {
-            // A stable sort, fast where the input is a sequence of runs: one for each CPU.
-            self.waiting.sort_by_key(|waiting| waiting.time);
-            self.sorted = true;
-        }
-        self.ready = self.waiting.partition_point(|waiting| waiting.time <= time);
-    }
-
-    pub(super) fn finish_round(&mut self) {
-        let until = std::mem::replace(&mut self.last_round, self.latest);
-        self.release(until);
-    }
-}
 
 /// One file while it is read.
 pub(super) struct Stream<'d> {
     name: Option<&'d str>,
     source: &'d Source,
     bytes: &'d [u8],
+    /// The number of bytes of the recording before `bytes`: of a pipe whose beginning was read before.
+    base: u64,
     order: ByteOrder,
     walk: Walk<'d>,
     at: usize,
     /// The file up to here was given back.
     released: usize,
     ended: bool,
+    /// Whether whole records were unpacked and not read before the stream was resumed.
+    has_unread: bool,
     queue: Queue,
     unpacker: Unpacker,
 }
@@ -173,14 +47,52 @@ impl<'d> Stream<'d> {
             name: input.name,
             source: input.source,
             bytes: input.bytes,
+            base: 0,
             order,
             walk: Walk::new(input.bytes, input.start, order),
             at: input.start,
             released: 0,
             ended: false,
+            has_unread: false,
             queue: Queue::new(),
             unpacker: Unpacker::new(input.bytes.len(), input.level),
         }
+    }
+
+    /// Goes on with a pipe whose first `base` bytes were read before: `queue` has the records that wait, and `unpacker`
+    /// what was unpacked. `at` is the first byte of `source` that was not read as a record.
+    pub fn resume(
+        (source, base, at): (&'d Source, u64, usize),
+        order: ByteOrder,
+        queue: Queue,
+        unpacker: Unpacker,
+    ) -> Self {
+        let start = Stream::start(base);
+        Stream {
+            name: None,
+            source,
+            bytes: source,
+            base,
+            order,
+            walk: Walk::new(source, start, order),
+            at,
+            released: 0,
+            ended: false,
+            has_unread: unpacker.has_unread(),
+            queue,
+            unpacker,
+        }
+    }
+
+    /// Returns the start of a walk over a pipe from its byte `base` on: whole words are counted from the pipe's start.
+    pub fn start(base: u64) -> usize {
+        base.wrapping_neg() as usize % 8
+    }
+
+    /// Returns the place of the byte `at` in the recording.
+    #[inline]
+    fn place(&self, at: usize) -> u64 {
+        self.base + at as u64
     }
 
     /// The time of the next record that is ready.
@@ -201,7 +113,24 @@ impl<'d> Stream<'d> {
         F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
     {
         self.queue.discard();
-        self.unpacker.discard_before(self.oldest_unpacked());
+        if !self.unpacker.is_unused() {
+            let oldest = self.queue.oldest_unpacked();
+            self.unpacker.discard_before(oldest);
+        }
+        if std::mem::take(&mut self.has_unread) {
+            let (queue, unpacker) = (&mut self.queue, &mut self.unpacker);
+            let at = (unpacker.last_origin(), self.order);
+            take_unpacked(
+                queue,
+                unpacker,
+                at,
+                table,
+                summary,
+                visit,
+                |why| why,
+                |_| false,
+            )?;
+        }
         if self.at - self.released >= RELEASE + KEPT {
             self.release();
         }
@@ -246,8 +175,10 @@ impl<'d> Stream<'d> {
             }
             Next::Gap { to } => {
                 let length = to - self.at;
-                let why = format!("{length} bytes are no records; reading goes on at offset {to}");
-                summary.damage(self.at as u64, self.tell(why));
+                let goes_on = self.place(to);
+                let why =
+                    format!("{length} bytes are no records; reading goes on at offset {goes_on}");
+                summary.damage(self.place(self.at), self.tell(why));
                 summary.skipped_bytes += length as u64;
                 self.at = to;
                 self.queue.break_off();
@@ -272,15 +203,15 @@ impl<'d> Stream<'d> {
         let at = self.at;
         self.at = found.next;
         // The walk from header to header is too irregular for the CPU to foresee.
-        prefetch(self.bytes, RecordOffset::in_file(at + AHEAD_BYTES));
+        prefetch(self.bytes, at + AHEAD_BYTES);
+        let offset = self.place(at);
         if is_compressed(found.raw.kind) {
-            return self.unpack(&found.raw, at, table, summary, visit);
+            return self.unpack(&found.raw, offset, table, summary, visit);
         }
-        let place = RecordOffset::in_file(at);
         let found = Found {
-            offset: at as u64,
+            offset,
             step: found,
-            place,
+            place: RecordOffset::in_stream(offset),
         };
         found.sort_in(&mut self.queue, table, summary, visit)?;
         if found.step.raw.kind == file_type::FINISHED_ROUND {
@@ -289,11 +220,11 @@ impl<'d> Stream<'d> {
         ControlFlow::Continue(())
     }
 
-    /// Unpacks a compressed record and takes the whole records in it; what is left waits for the next one.
+    /// Unpacks the compressed record at `offset` and takes the whole records in it.
     fn unpack<F>(
         &mut self,
         raw: &RawRecord<'_>,
-        at: usize,
+        offset: u64,
         table: &EventTable,
         summary: &mut ReadSummary,
         visit: &mut F,
@@ -301,49 +232,23 @@ impl<'d> Stream<'d> {
     where
         F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
     {
-        summary.records.add(raw.kind);
-        if let Err(why) = self.unpacker.unpack(raw, at as u64, self.order) {
-            summary.skipped += 1;
-            if let Some(why) = why {
-                let what = format!("{why}; compressed records from here on are skipped");
-                summary.damage(at as u64, self.tell(what));
-            }
-            return ControlFlow::Continue(());
-        }
-        loop {
-            let (bytes, position) = self.unpacker.unread();
-            let found = match step(bytes, 0, self.order) {
-                Ok(found) => found,
-                Err(Stop::End | Stop::Cut { .. }) => break,
-                Err(stop) => {
-                    if let Some(why) = stop.why() {
-                        summary.damage(at as u64, self.tell(why));
-                    }
-                    self.unpacker.give_up();
-                    break;
-                }
-            };
-            let next = found.next;
-            let found = Found {
-                offset: at as u64,
-                place: RecordOffset::unpacked(position),
-                step: &found,
-            };
-            found.sort_in(&mut self.queue, table, summary, visit)?;
-            self.unpacker.advance(next);
-        }
-        // A recording without rounds, or made to fill memory: its order suffers, nothing else.
-        if self.unpacker.is_full() {
-            self.queue.release(u64::MAX);
-        }
-        ControlFlow::Continue(())
+        let name = self.name;
+        let mut packed = Packed {
+            raw,
+            offset,
+            order: self.order,
+            queue: &mut self.queue,
+            unpacker: &mut self.unpacker,
+        };
+        packed
+            .take(table, summary, visit, |why| named(name, why), |_| false)
+            .map_continue(|_| ())
     }
 
     /// Gives back the memory of what was passed on, so that a large file does not fill it while it is read.
     fn release(&mut self) {
-        let waiting = self.queue.waiting.iter();
-        let in_file = waiting.filter(|waiting| waiting.place.unpacked_position().is_none());
-        let oldest = in_file.map(|waiting| waiting.place.0 as usize).min();
+        let oldest = self.queue.oldest_packed();
+        let oldest = oldest.map(|oldest| (oldest - self.base) as usize);
         let until = oldest.unwrap_or(self.at).saturating_sub(KEPT);
         if until > self.released {
             self.source.release(self.released..until);
@@ -362,7 +267,7 @@ impl<'d> Stream<'d> {
 
     fn end(&mut self, stop: Stop, summary: &mut ReadSummary) {
         self.ended = true;
-        let at = self.at as u64;
+        let at = self.place(self.at);
         if let Some(why) = stop.why() {
             summary.damage(at, self.tell(why));
             summary.stopped_at.get_or_insert(at);
@@ -389,21 +294,7 @@ impl<'d> Stream<'d> {
     }
 
     fn tell(&self, why: String) -> String {
-        match self.name {
-            Some(name) => format!("{name}: {why}"),
-            None => why,
-        }
-    }
-
-    /// The first unpacked byte that is still needed.
-    fn oldest_unpacked(&self) -> Option<u64> {
-        if self.unpacker.is_unused() {
-            return None;
-        }
-        let waiting = self.queue.waiting.iter();
-        waiting
-            .filter_map(|waiting| waiting.place.unpacked_position())
-            .min()
+        named(self.name, why)
     }
 
     /// Passes on what is ready.
@@ -414,6 +305,7 @@ impl<'d> Stream<'d> {
     ) -> Emitter<'s> {
         Emitter {
             bytes: self.bytes,
+            base: self.base,
             order: self.order,
             queue: &mut self.queue,
             unpacker: &self.unpacker,
@@ -423,156 +315,10 @@ impl<'d> Stream<'d> {
     }
 }
 
-impl Queue {
-    fn next_time(&self) -> Option<u64> {
-        let ready = &self.waiting[..self.ready];
-        ready.get(self.passed).map(|waiting| waiting.time)
-    }
-}
-
-/// A record that was just read.
-pub(super) struct Found<'s, 'a> {
-    pub(super) offset: u64,
-    pub(super) place: RecordOffset,
-    pub(super) step: &'s Step<'a>,
-}
-
-impl Found<'_, '_> {
-    /// Counts the record and queues it by its time, or passes it on where it has none.
-    #[inline(always)]
-    pub(super) fn sort_in<F>(
-        &self,
-        queue: &mut Queue,
-        table: &EventTable,
-        summary: &mut ReadSummary,
-        visit: &mut F,
-    ) -> ControlFlow<()>
-    where
-        F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
-    {
-        let raw = &self.step.raw;
-        summary.records.add(raw.kind);
-        if raw.kind != RecordType::SAMPLE {
-            self.count(table, summary);
-        }
-        if !is_file_type(raw.kind) {
-            // Records that the recorder made up have a time of zero: they come before all others.
-            match table.time(raw) {
-                Some(0 | u64::MAX) => {}
-                Some(time) => {
-                    queue.push(time, self.place);
-                    return ControlFlow::Continue(());
-                }
-                None if raw.kind == RecordType::SAMPLE && table.has_sample_time() => {
-                    summary.damage(self.offset, "a sample is too short for its time");
-                }
-                None => {}
-            }
-        }
-        let event = match is_file_type(raw.kind) {
-            true => None,
-            false => find(raw, table, summary),
-        };
-        visit(FileRecord {
-            offset: self.offset,
-            raw: *raw,
-            trailing: self.step.trailing,
-            event,
-            time: None,
-        })
-    }
-
-    /// Counts a record that is no sample in the summary.
-    fn count(&self, table: &EventTable, summary: &mut ReadSummary) {
-        let raw = &self.step.raw;
-        let mut at = Cursor::new(raw.body, table.order());
-        match raw.kind {
-            RecordType::LOST => {
-                at.u64();
-                summary.lost = summary.lost.saturating_add(at.u64().unwrap_or(0));
-            }
-            RecordType::LOST_SAMPLES => {
-                summary.lost_samples = summary.lost_samples.saturating_add(at.u64().unwrap_or(0));
-            }
-            RecordType::THROTTLE => summary.throttled += 1,
-            kind if record_name(kind).is_none() => summary.skipped += 1,
-            _ => {}
-        }
-    }
-}
-
-/// The record's event, counted in the summary.
-#[inline]
-pub(super) fn find(
-    raw: &RawRecord<'_>,
-    table: &EventTable,
-    summary: &mut ReadSummary,
-) -> Option<usize> {
-    let event = table.find(raw);
-    if raw.kind == RecordType::SAMPLE {
-        match event.and_then(|event| summary.samples.get_mut(event)) {
-            Some(count) => *count += 1,
-            None => summary.unknown_ids += 1,
-        }
-    }
-    event
-}
-
-/// Passes on the records of a stream that are ready.
-pub(super) struct Emitter<'s> {
-    bytes: &'s [u8],
-    order: ByteOrder,
-    queue: &'s mut Queue,
-    unpacker: &'s Unpacker,
-    table: &'s EventTable,
-    summary: &'s mut ReadSummary,
-}
-
-impl Emitter<'_> {
-    /// Passes on the records that are ready, up to those of the time `limit`.
-    #[inline]
-    pub fn emit_until<F>(&mut self, limit: u64, visit: &mut F) -> ControlFlow<()>
-    where
-        F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
-    {
-        let Queue {
-            waiting,
-            ready,
-            passed,
-            emitted,
-            ..
-        } = &mut *self.queue;
-        let waiting = &waiting[..];
-        let ready = &waiting[..*ready];
-        while let Some(&Waiting { time, place }) = ready.get(*passed) {
-            if time > limit {
-                break;
-            }
-            // In the order of time the records of several rings alternate: what comes soon is fetched now.
-            if let Some(soon) = waiting.get(*passed + AHEAD) {
-                prefetch(self.bytes, soon.place);
-            }
-            *passed += 1;
-            if time < *emitted {
-                self.summary.out_of_order += 1;
-            }
-            *emitted = (*emitted).max(time);
-            let (bytes, offset) = match place.unpacked_position() {
-                None => (self.bytes.get(place.0 as usize..), place.0),
-                Some(position) => self.unpacker.at(position),
-            };
-            // Every place was read before: this finds the same record again.
-            let Some(Ok((raw, _))) = bytes.map(|bytes| RawRecord::split(bytes, self.order)) else {
-                continue;
-            };
-            visit(FileRecord {
-                offset,
-                raw,
-                trailing: &[],
-                event: find(&raw, self.table, self.summary),
-                time: Some(time),
-            })?;
-        }
-        ControlFlow::Continue(())
+/// Returns the text of a damage with the name of the file that has it.
+fn named(name: Option<&str>, why: String) -> String {
+    match name {
+        Some(name) => format!("{name}: {why}"),
+        None => why,
     }
 }

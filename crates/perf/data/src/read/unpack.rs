@@ -15,6 +15,9 @@ const LEAST_LIMIT: usize = 32 << 20;
 /// The most bytes that may wait unpacked, as a multiple of the file's size.
 const LIMIT_RATIO: usize = 32;
 
+/// The most bytes of a pipe that raise what may wait unpacked.
+const MOST_COUNTED: u64 = 16 << 20;
+
 /// The largest window that zstd uses, as the logarithm of its bytes: that of level 22.
 const LARGEST_WINDOW: u32 = 27;
 /// The last level whose window fits into [`LEAST_LIMIT`].
@@ -75,6 +78,17 @@ impl Unpacker {
             window_log,
             broken: false,
         }
+    }
+
+    /// Takes notice of `length` bytes of the recording: the more there are, the more may wait unpacked.
+    pub fn allow(&mut self, length: u64) {
+        let length = usize::try_from(length.min(MOST_COUNTED)).unwrap_or(0);
+        self.limit = self.limit.max(length.saturating_mul(LIMIT_RATIO));
+    }
+
+    /// The offset of the compressed record that was unpacked last.
+    pub fn last_origin(&self) -> u64 {
+        self.origins.back().map_or(0, |(_, offset)| *offset)
     }
 
     /// Whether nothing was ever unpacked.

@@ -12,7 +12,7 @@ use crate::profile::{EventProfile, Profile};
 use crate::stacks::call_stacks::Stacks;
 use crate::stacks::frames::Frames;
 use crate::switches::SwitchLog;
-use dioptra_perfdata::PerfData;
+use dioptra_perfdata::Features;
 use std::sync::Arc;
 
 /// The tables of a profile, which a loader gives away at its end and copies while it goes on.
@@ -88,7 +88,7 @@ impl Loader<'_> {
             losses.unwinding = unwinding.counts;
             losses.unwinding_notes = unwinding.notes();
         }
-        losses.unsampled.clone_from(&self.data.features().unsampled);
+        losses.unsampled.clone_from(&self.features().unsampled);
         losses.spaces_not_copied = self.system.budget.refused();
         losses.jit_dumps_without_times = self.system.jit.untimed;
         losses.jit_dumps_refused = self.system.jit.refused;
@@ -120,7 +120,7 @@ impl Loader<'_> {
                 }
             })
             .collect();
-        let release = self.data.features().os_release.clone();
+        let release = self.features().os_release.clone();
         Profile {
             options: self.plan.options,
             by_cpu: self.plan.cpus,
@@ -128,13 +128,13 @@ impl Loader<'_> {
             frames: Arc::new(tables.frames),
             stacks: Arc::new(tables.stacks),
             sample_keys: Arc::new(tables.keys),
-            sockets: sockets(self.data),
+            sockets: sockets(self.features()),
             start: self.identifier.first_time,
             stack_order: Arc::default(),
             ends_at_thunk: Arc::default(),
             mapping_log: Arc::new(tables.mapping_log),
             recorded_kernel: self.system.recorded_kernel(release),
-            imported: self.data.features().imported.clone(),
+            imported: self.features().imported.clone(),
             modules: Arc::new(tables.modules),
             tasks: Arc::new(tables.tasks),
             details: Arc::new(tables.details),
@@ -145,8 +145,8 @@ impl Loader<'_> {
 }
 
 /// Returns the socket of each CPU, where the recording states it.
-fn sockets(data: &PerfData) -> Arc<[u32]> {
-    let topology = data.features().cpu_topology.as_ref();
+fn sockets(features: &Features) -> Arc<[u32]> {
+    let topology = features.cpu_topology.as_ref();
     let cpus = topology.map_or(&[][..], |topology| &topology.cpus);
     cpus.iter().map(|(_, socket)| *socket).collect()
 }

@@ -38,6 +38,7 @@ impl Profile {
     ) -> R {
         std::thread::scope(|scope| {
             let mut loader = Loader::new(data, plan, None);
+            loader.learns_build_ids = true;
             if loader.copies_stacks() {
                 let splitting = Splitting::for_this_machine();
                 let unwinding = Unwinding::new(scope, data, plan.symbols.clone(), splitting);

@@ -26,7 +26,9 @@ use crate::stacks::kernel_entry::KernelEntry;
 use crate::stacks::lbr::CallStack;
 use crate::stacks::unwinding::{Batch, MemoryState, Splitting, Unwinding};
 use crate::switches::SwitchLog;
-use dioptra_perfdata::{EventDescription, FileRecord, PerfData};
+use dioptra_perfdata::{
+    EventDescription, Features, FileRecord, PerfData, file_type, read_build_id,
+};
 use dioptra_perfrecords::record::{
     CpuMode, RawRecord, Record, RecordLayout, RecordType, SampleId, Switch,
 };
@@ -161,6 +163,10 @@ pub(super) struct Loader<'a> {
     /// The waits of an off-CPU event; `None` without one.
     pub(super) waits: Option<Box<Waits>>,
     pub(super) losses: Losses,
+    /// Whether build ids come among the records: a pipe is read while it is written.
+    pub(super) learns_build_ids: bool,
+    /// The description of the recording at its end; `None` where `data` has all of it.
+    pub(super) features: Option<Features>,
 }
 
 impl<'a> Loader<'a> {
@@ -190,7 +196,14 @@ impl<'a> Loader<'a> {
             switches: SwitchLog::default(),
             waits: waits.then(Box::default),
             losses: Losses::default(),
+            learns_build_ids: false,
+            features: None,
         }
+    }
+
+    /// Returns the description of the recording.
+    pub(super) fn features(&self) -> &Features {
+        self.features.as_ref().unwrap_or(self.data.features())
     }
 
     #[inline]
@@ -214,6 +227,11 @@ impl<'a> Loader<'a> {
                 if self.plan.switches || self.waits.is_some() =>
             {
                 self.switch(record);
+            }
+            file_type::BUILD_ID if self.learns_build_ids => {
+                if let Some(learned) = read_build_id(&record.raw, self.data.byte_order()) {
+                    self.system.learn_build_id(learned);
+                }
             }
             _ => {}
         }

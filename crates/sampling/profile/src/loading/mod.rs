@@ -3,7 +3,7 @@
 //! [`plan`] says which counts to keep. [`load`] reads the records and passes each through the stages: [`system`] follows
 //! threads and mappings, [`identify`] finds the task of a sample, [`stacking`] its call stack, and [`counting`] counts it.
 //! [`waits`] holds samples of switches back until their threads run again.
-//! [`live`] takes the records of a recording that goes on.
+//! [`live`] takes the records of a recording that goes on, and [`piped`] those of a pipe that is read to its end.
 
 mod counters;
 pub(crate) mod counting;
@@ -13,6 +13,7 @@ pub(crate) mod identify;
 pub(crate) mod live;
 pub(crate) mod load;
 pub(crate) mod losses;
+pub(crate) mod piped;
 pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod sample_fields;

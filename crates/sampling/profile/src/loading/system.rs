@@ -12,13 +12,14 @@ use crate::processes::modules::{self, JIT_LABEL, ModuleId, Modules};
 use crate::processes::tasks::{ProcessId, Tasks, ThreadId};
 use crate::stacks::frames::Frame;
 use crate::stacks::unwinding::MemoryState;
-use dioptra_perfdata::{FileRecord, PerfData};
+use dioptra_perfdata::{BuildId, FileRecord, PerfData};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_perfrecords::record::{
     CpuMode, Ksymbol, MappedFile, Mmap, RawRecord, Record, RecordLayout, RecordType, Task,
 };
 use dioptra_symbols::{MemoryAddress, ModuleKind, RecordedKernel, is_jit_dump};
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -47,7 +48,7 @@ pub(crate) struct System<'a> {
     pub(crate) kernel_image: ModuleId,
     reference_symbol: Option<(String, MemoryAddress)>,
     /// Build ids of the file's table, by path.
-    build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
+    build_ids: HashMap<Cow<'a, [u8]>, Cow<'a, [u8]>, FxBuildHasher>,
     pub(crate) budget: CopyBudget,
     pub(crate) jit: Jit,
     /// The log of mappings; `None` unless it was asked for.
@@ -72,12 +73,15 @@ impl<'a> System<'a> {
     pub(crate) fn new(data: &'a PerfData, plan: &LoadPlan) -> Self {
         let mut build_ids = HashMap::default();
         for entry in &data.features().build_ids {
-            build_ids.insert(entry.path.as_slice(), entry.build_id.as_slice());
+            build_ids.insert(
+                Cow::Borrowed(entry.path.as_slice()),
+                Cow::Borrowed(entry.build_id.as_slice()),
+            );
         }
         let mut modules = Modules::default();
         let kernel_image = modules.intern(modules::kernel_module(
             modules::KERNEL.as_bytes(),
-            build_ids.get(modules::KERNEL.as_bytes()).copied(),
+            build_ids.get(modules::KERNEL.as_bytes()).map(|id| &**id),
         ));
         let mut attrs = data.events().iter().map(|event| &event.attr);
         System {
@@ -110,6 +114,22 @@ impl<'a> System<'a> {
     /// Returns the log of mappings, empty unless it was asked for.
     pub(crate) fn take_mapping_log(&mut self) -> MappingLog {
         self.mapping_log.take().map(|log| *log).unwrap_or_default()
+    }
+
+    /// Takes in the build id of a module that a pipe states behind its head, for mappings to come and for those that have
+    /// none yet.
+    pub(crate) fn learn_build_id(&mut self, learned: BuildId) {
+        let id = without_padding(&learned.build_id);
+        if id.is_empty() {
+            return;
+        }
+        let of_kernel = modules::kernel_module(&learned.path, Some(id));
+        // Memory without a file has no build id, whichever process it belongs to.
+        let of_user = modules::user_module(&learned.path, Some(id), 0);
+        self.modules.identify(of_kernel);
+        self.modules.identify(of_user);
+        self.build_ids
+            .insert(learned.path.into(), learned.build_id.into());
     }
 
     /// Makes room for a process's space.
@@ -238,7 +258,7 @@ impl<'a> System<'a> {
             _ => None,
         };
         let build_id = recorded
-            .or_else(|| self.build_ids.get(mmap.name).copied())
+            .or_else(|| self.build_ids.get(mmap.name).map(|id| &**id))
             .map(without_padding)
             .filter(|id| !id.is_empty());
         if mmap.pid == KERNEL_PID || mmap.misc.cpu_mode() == CpuMode::Kernel {

@@ -127,6 +127,25 @@ impl Modules {
     }
 }
 
+impl Modules {
+    /// Gives a module that was interned without a build id the one that `identified` has. A module of both may be there by
+    /// now; then they stay apart.
+    pub(crate) fn identify(&mut self, identified: Module) {
+        if identified.build_id.is_none() {
+            return;
+        }
+        let anonymous = Module {
+            build_id: None,
+            ..identified.clone()
+        };
+        let Some(id) = self.ids.remove(&anonymous) else {
+            return;
+        };
+        self.list[id as usize] = identified.clone();
+        self.ids.entry(identified).or_insert(id);
+    }
+}
+
 /// Returns the module that a user-space mapping of process `pid` stands for.
 pub(crate) fn user_module(name: &[u8], build_id: Option<&[u8]>, pid: u32) -> Module {
     let kind = ModuleKind::of_mapping(Path::new(OsStr::from_bytes(name)));
@@ -213,5 +232,23 @@ mod tests {
         assert_ne!(modules.intern(user_module(b"/bin/a", Some(&[1]), 2)), one);
         assert!(modules.get(Modules::UNKNOWN).is_unknown());
         assert!(modules.get(99).is_unknown());
+    }
+
+    #[test]
+    fn a_module_gets_its_build_id_later() {
+        let mut modules = Modules::default();
+        let one = modules.intern(user_module(b"/bin/a", None, 1));
+        let other = modules.intern(user_module(b"/bin/b", None, 1));
+        modules.identify(user_module(b"/bin/a", Some(&[1, 2]), 0));
+        modules.identify(user_module(b"/bin/c", Some(&[3]), 0));
+        assert_eq!(modules.get(one).build_id.as_deref(), Some(&[1, 2][..]));
+        assert_eq!(modules.get(other).build_id, None);
+        assert_eq!(
+            modules.intern(user_module(b"/bin/a", Some(&[1, 2]), 7)),
+            one
+        );
+        // The build id that a mapping itself states stays.
+        modules.identify(user_module(b"/bin/a", Some(&[9]), 0));
+        assert_eq!(modules.get(one).build_id.as_deref(), Some(&[1, 2][..]));
     }
 }

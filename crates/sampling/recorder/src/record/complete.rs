@@ -19,7 +19,8 @@ impl Recording<'_> {
         duration: Duration,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, RecordError> {
-        let spec = self.spec;
+        let spec = self.spec.clone();
+        let spec = &*spec;
         self.take_in_new_ids(observer)?;
         let summary = self.session.summary().clone();
         if summary.foreign_ids > 0 {
@@ -126,6 +127,7 @@ impl Recording<'_> {
             unsampled,
             command_is_kept: self.command_is_kept,
             mappings_may_be_lost: lost > 0 && !side_band_is_whole,
+            span: self.span,
             duration,
             ending,
             late_signal: None,

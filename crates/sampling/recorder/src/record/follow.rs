@@ -52,10 +52,20 @@ impl Recording<'_> {
             if end_at.is_some_and(|end| now >= end) {
                 // The events are disabled at once, since reading the rest may take a while.
                 self.session.disable()?;
+                observer.disabled();
                 if let Some(command) = command {
                     command.signal(libc::SIGTERM);
                 }
                 return Ok(Ending::Duration);
+            }
+            let most = self.spec.most_bytes;
+            if most.is_some_and(|most| self.sink.writer.size() >= most) {
+                self.session.disable()?;
+                observer.disabled();
+                if let Some(command) = command {
+                    command.signal(libc::SIGTERM);
+                }
+                return Ok(Ending::Size);
             }
             let mut until = next_tick;
             if self.sink.extension.is_some() {
@@ -119,7 +129,7 @@ impl Recording<'_> {
         if new.is_empty() {
             return Ok(());
         }
-        let of_file = file_indices(self.spec, self.session.events());
+        let of_file = file_indices(&self.spec, self.session.events());
         for (index, id) in new {
             let Some(index) = of_file.get(*index).copied().flatten() else {
                 continue;

@@ -366,11 +366,6 @@ impl Compiler {
                 fact::TIMED,
             ),
             (any(|changes| changes.time.is_some()), fact::TIME_VARIES),
-            (
-                self.rules.depth.is_some() || any(|changes| changes.depth.is_some()),
-                fact::DEPTH_LIMITED,
-            ),
-            (any(|changes| changes.size.is_some()), fact::SIZE_VARIES),
         ] {
             if holds {
                 facts |= fact;

@@ -11,10 +11,10 @@ use super::written::{self, is_relocated};
 use crate::arch::{hooks, leaves, scan};
 use crate::pools::unwinding::finds_frames_by_stack_pointer;
 use crate::recording::notes::TraceNote;
-use crate::selection::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use crate::selection::selector::{FunctionPlace, Gating, ModuleIdentity, Selector};
 use crate::selection::warnings::SelectionWarning;
 use crate::serving::maps::MappedModule;
-use dioptra_filters::Sampling;
+use dioptra_filters::{Probe, Sampling};
 use dioptra_processes::procfs;
 use dioptra_symbols::demangle;
 use dioptra_tracedata::{
@@ -39,8 +39,8 @@ pub struct Prepared {
     pub(crate) code: ModuleCode,
     /// Functions whose calls the runtime must see.
     pub(crate) hooks: Vec<FunctionHook>,
-    /// The variant and the function id of each candidate, in the same order.
-    pub(crate) chosen: Vec<(SiteVariant, u32)>,
+    /// The probe and the function id of each candidate, in the same order.
+    pub(crate) chosen: Vec<(Probe, u32)>,
     /// The addresses of functions that call nothing, among those that are sampled with what they call.
     pub(crate) leaves: HashSet<u64>,
     /// Whether it is or contains LLVM's unwinder.
@@ -309,16 +309,15 @@ impl Planner {
         self.selector.refuse(&identity, &refused);
         self.notes
             .extend(through_registers(module, &code.through_registers));
-        let mut variants = self.selector.choose(&identity, &places);
-        variants.resize(places.len(), SiteVariant::Skip);
-        for (variant, candidate) in variants.iter_mut().zip(&code.candidates) {
+        let mut probes = self.selector.choose(&identity, &places);
+        probes.resize(places.len(), Probe::Skip);
+        for (probe, candidate) in probes.iter_mut().zip(&code.candidates) {
             if candidate.is_told() {
-                *variant = variant.told();
+                *probe = probe.of_beginnings();
             }
         }
-        let sampled = code.candidates.iter().zip(&variants);
-        let sampled =
-            sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));
+        let sampled = code.candidates.iter().zip(&probes);
+        let sampled = sampled.filter(|(_, probe)| matches!(probe, Probe::SampleFilter(_)));
         let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
         // The scan may have taken zeroes for code.
         if data.is_truncated() {
@@ -333,14 +332,14 @@ impl Planner {
         let mut methods: BTreeMap<Method, u32> = BTreeMap::new();
         let mut chosen = Vec::with_capacity(places.len());
         // A library function may be called both by a stub and through a pointer.
-        let mut known: HashMap<&str, (SiteVariant, u32)> = HashMap::new();
-        for ((place, variant), candidate) in places.iter().zip(&variants).zip(&code.candidates) {
+        let mut known: HashMap<&str, (Probe, u32)> = HashMap::new();
+        for ((place, probe), candidate) in places.iter().zip(&probes).zip(&code.candidates) {
             if let Some(same) = place.name.and_then(|name| known.get(name)) {
                 chosen.push(*same);
                 continue;
             }
-            if *variant == SiteVariant::Skip {
-                chosen.push((SiteVariant::Skip, 0));
+            if *probe == Probe::Skip {
+                chosen.push((Probe::Skip, 0));
                 continue;
             }
             let mut id = first + entries.len() as u32;
@@ -351,17 +350,17 @@ impl Planner {
             *methods.entry(place.method).or_default() += 1;
             entries.push(entry(place, number, writer)?);
             self.sampled
-                .extend(variant.sampling().map(|sampling| SampledFunction {
+                .extend(probe.sampling().map(|sampling| SampledFunction {
                     function: id,
                     sampling,
-                    tree: variant.samples_trees(),
+                    tree: probe.samples_trees(),
                     passing: Passing::of(
                         candidate,
-                        variant.samples_trees() && !leaves.contains(&candidate.start),
+                        probe.samples_trees() && !leaves.contains(&candidate.start),
                     ),
                 }));
-            chosen.push((*variant, id));
-            known.extend(place.name.map(|name| (name, (*variant, id))));
+            chosen.push((*probe, id));
+            known.extend(place.name.map(|name| (name, (*probe, id))));
         }
         writer.functions(&entries)?;
         writer.journal(&JournalEntry::Module(TracedModule {

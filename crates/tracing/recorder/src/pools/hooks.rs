@@ -1,6 +1,7 @@
 //! The kinds of hooks, and the options that all hooks of a recording share.
 
-use dioptra_tracelayout::message::thread::kind;
+use dioptra_filters::Probe;
+use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, kind};
 
 /// The options of a recording that change the code of its hooks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,9 +58,30 @@ impl HookKind {
     /// The number of kinds that a recording without sampling needs, the first ones of [`HookKind::ALL`].
     pub const UNSAMPLED: usize = 4;
 
+    /// Returns the hooks to which calls of a probe come first.
+    pub fn of(probe: Probe) -> HookKind {
+        match probe {
+            Probe::Skip | Probe::Record => HookKind::Record,
+            Probe::Timed => HookKind::Timed,
+            Probe::Mute => HookKind::Mute,
+            Probe::Filter => HookKind::Filter,
+            Probe::Sample(_) => HookKind::CountCall,
+            Probe::SampleFilter(_) => HookKind::CountTree,
+            Probe::JudgeFilter(_) => HookKind::JudgeTree,
+        }
+    }
+
     /// Returns whether the runtime does all the work.
     pub fn is_counted(self) -> bool {
         matches!(self, HookKind::CountCall | HookKind::CountTree)
+    }
+
+    /// Returns the word of the thread's block below whose address calls are hidden.
+    pub fn gate(self) -> i64 {
+        match self {
+            HookKind::Record | HookKind::Timed | HookKind::CountCall => BLOCK_HIDDEN,
+            _ => BLOCK_MUTED,
+        }
     }
 
     /// Returns whether the hook of an entry saves the words of the thread's block that hide calls.

@@ -2,7 +2,7 @@
 
 use super::hooks::{HookKind, HookOptions};
 use crate::arch::Prologue;
-use dioptra_filters::Sampling;
+use dioptra_filters::Probe;
 use dioptra_tracelayout::message::thread::kind;
 use dioptra_tracelayout::message::{Observed, notified};
 
@@ -20,20 +20,47 @@ pub enum Body {
 /// The work of a thunk.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// Traces the function with this id, with hooks of this kind.
-    Trace(u32, HookKind),
-    /// Traces the chosen calls of the function with this id, with hooks of this kind. Chosen calls of a filter
-    /// ([`HookKind::Chosen`]) are traced together with the calls below them.
-    Sample(u32, HookKind, Sampling),
-    /// Traces all calls of the function with this id and the calls below them, and judges each call at its end.
-    Judge(u32, Sampling),
+    /// Traces the function with this id as its probe asks.
+    Trace(u32, Probe),
     /// Reports a call to the runtime.
     Observe(Observed),
-    /// Reports a call of the function with this id to the runtime, with hooks of this kind. The end of the call is not
-    /// seen.
-    Tell(u32, HookKind),
+    /// Reports a call of the function with this id to the runtime. The end of the call is not seen.
+    Tell(u32, Probe),
     /// Leads to the function at this address; the body is not called.
     Replace(u64),
+}
+
+/// A part of a function's code in a pool, of the size of a thunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThunkPart {
+    /// A thunk with hooks of this kind.
+    Thunk(HookKind),
+    /// The number of the function's sampling slot, which follows a thunk.
+    Slot,
+    /// The numbers behind the thunk of a function that is judged.
+    JudgeNumbers,
+}
+
+impl ThunkPart {
+    /// Returns the parts of a probe's code, and the number of the thunk that leaves all choices to the runtime.
+    pub fn all(probe: Probe) -> (&'static [ThunkPart], u64) {
+        use HookKind::{Chosen, CountCall, CountTree, Filter, JudgeTree, Mute, Record, Timed};
+        use ThunkPart::{JudgeNumbers, Slot, Thunk};
+        match probe {
+            Probe::Skip | Probe::Record => (&[Thunk(Record)], 0),
+            Probe::Timed => (&[Thunk(Timed)], 0),
+            Probe::Mute => (&[Thunk(Mute)], 0),
+            Probe::Filter => (&[Thunk(Filter)], 0),
+            // Chosen calls, counted calls; and calls that are not chosen.
+            Probe::Sample(_) => (&[Thunk(Record), Slot, Thunk(CountCall), Slot], 2),
+            Probe::SampleFilter(_) => (
+                &[Thunk(Chosen), Slot, Thunk(CountTree), Slot, Thunk(Mute)],
+                2,
+            ),
+            // Calls within an execution, executions that are judged.
+            Probe::JudgeFilter(_) => (&[Thunk(Filter), Thunk(JudgeTree), JudgeNumbers], 1),
+        }
+    }
 }
 
 impl Work {
@@ -42,8 +69,8 @@ impl Work {
     pub fn told(self, options: &HookOptions) -> Option<u32> {
         match self {
             Work::Observe(function) => Some(function as u32),
-            Work::Tell(id, kind) => {
-                let bits = kind.bits(options);
+            Work::Tell(id, probe) => {
+                let bits = HookKind::of(probe).bits(options);
                 let bit = |asked, bit| if bits & asked != 0 { bit } else { 0 };
                 let flags = bit(kind::GATED, notified::GATED) | bit(kind::FILTER, notified::FILTER);
                 (id <= notified::ID).then_some(notified::MARK | flags | id)
@@ -52,16 +79,20 @@ impl Work {
         }
     }
 
-    /// Returns the number of thunks that the work takes. The numbers behind a thunk count as a thunk, too.
-    pub fn thunks(self) -> u64 {
+    /// Returns whether executions are chosen or judged.
+    pub fn is_sampled(self) -> bool {
+        matches!(self, Work::Trace(_, probe) if probe.sampling().is_some())
+    }
+
+    /// Returns the number of thunks that the work takes, and the number of the one that calls come to unless code in
+    /// front of the thunks decides.
+    pub fn thunks(self) -> (u64, u64) {
         match self {
-            // A thunk for chosen calls and one for calls that the runtime counts, each followed by the slot; and a
-            // muting thunk.
-            Work::Sample(_, HookKind::Chosen, _) => 5,
-            Work::Sample(..) => 4,
-            // A thunk for calls within an execution, a thunk for executions that are judged, and the numbers behind it.
-            Work::Judge(..) => 3,
-            _ => 1,
+            Work::Trace(_, probe) => {
+                let (parts, first) = ThunkPart::all(probe);
+                (parts.len() as u64, first)
+            }
+            _ => (1, 0),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The choice of functions: which of those that can be traced the user wants.
 //!
-//! A [`selector::Selector`] is asked once for each module. It answers with a [`selector::SiteVariant`] for each
+//! A [`selector::Selector`] is asked once for each module. It answers with a [`Probe`](dioptra_filters::Probe) for each
 //! function. [`rules`] has the selector that follows filters and triggers, and [`patterns`] the patterns of names that
 //! say which functions are patched. [`warnings`] are about choices that find nothing.
 

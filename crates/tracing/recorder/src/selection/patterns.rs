@@ -6,8 +6,8 @@
 use super::selector::ModuleIdentity;
 use super::warnings::{SelectionWarning, UnpatchedFunction};
 use dioptra_filters::{
-    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions,
-    RuleOption, Rules, SiteNeed, SyntaxError, Warning,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions, Probe,
+    RuleOption, Rules, SyntaxError, Warning,
 };
 use thiserror::Error;
 
@@ -184,9 +184,9 @@ impl PatchMatcher {
         let plan = self.compiler.plan();
         actions
             .into_iter()
-            .map(|action| match plan.site_need(action) {
-                SiteNeed::Mute { .. } => Patching::Unwanted,
-                SiteNeed::Evaluate { .. } => Patching::Wanted,
+            .map(|action| match plan.probe(action) {
+                Probe::Mute => Patching::Unwanted,
+                Probe::Filter => Patching::Wanted,
                 _ => Patching::Unnamed,
             })
             .collect()

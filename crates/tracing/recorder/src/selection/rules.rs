@@ -1,12 +1,12 @@
 //! The choice of functions by name, size and source file: no function is patched that the user's rules can do without.
 
 use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
-use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector};
 use super::warnings::SelectionWarning;
 use crate::recording::notes::TraceNote;
 use dioptra_filters::{
-    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, OffReasons,
-    PlanOptions, RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions, Probe,
+    RuleOption, Rules, SampleKind, Sampling, SyntaxError, parse_time,
 };
 use dioptra_symbols::{
     ModuleKind, ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer, demangle, place_name,
@@ -95,11 +95,10 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
         }
     }
     let by_place = rules.beyond_places().is_none();
-    // The answer for an ordinary call shows which conditions the rules use.
-    let skip = compiler.plan().site_need(0).skip();
+    let plan = compiler.plan();
     Gating {
-        opt_in: skip.meets(OffReasons::OUTSIDE),
-        mutes: skip.meets(OffReasons::MUTED),
+        opt_in: plan.lets_in(),
+        mutes: plan.mutes(),
         // Readers count levels in the same way only if each recorded call takes one.
         levels: levels.filter(|levels| *levels < u16::MAX && by_place),
         // Triggers may set other durations.
@@ -187,11 +186,7 @@ impl Selector for RuleSelector {
         }
     }
 
-    fn choose(
-        &mut self,
-        module: &ModuleIdentity,
-        functions: &[FunctionPlace<'_>],
-    ) -> Vec<SiteVariant> {
+    fn choose(&mut self, module: &ModuleIdentity, functions: &[FunctionPlace<'_>]) -> Vec<Probe> {
         let all_plain = self.all_plain(module);
         let by_name = self.has_rules || self.choice.patches.needs_names();
         if !by_name {
@@ -204,8 +199,8 @@ impl Selector for RuleSelector {
                 .iter()
                 .map(
                     |place| match self.is_wanted(patching, place.method, all_plain) {
-                        true => SiteVariant::Record,
-                        false => SiteVariant::Skip,
+                        true => Probe::Record,
+                        false => Probe::Skip,
                     },
                 )
                 .collect();
@@ -281,63 +276,42 @@ impl Selector for RuleSelector {
         let plan = self.compiler.plan();
         let mut exceeds_slots = false;
         let mut judges_alone = false;
-        let variants = patching
+        let probes = patching
             .iter()
             .zip(functions)
             .zip(&actions)
             .map(|((patching, place), action)| {
                 if *patching == Patching::Unwanted {
-                    return SiteVariant::Skip;
+                    return Probe::Skip;
                 }
-                let need = plan.site_need(*action);
-                if samples && let Some(sampling) = plan.judged(*action) {
-                    if (sampling.slot as usize) < SLOTS && (sampling.tail as usize) < TAILS {
-                        return SiteVariant::JudgeFilter(sampling);
+                let mut probe = plan.probe(*action);
+                let is_tail = |sampling: Sampling| sampling.kind == SampleKind::Tail;
+                judges_alone |= plan.sampling(*action).is_some_and(is_tail)
+                    && !matches!(probe, Probe::JudgeFilter(_));
+                if samples && let Some(sampling) = probe.sampling() {
+                    let has_slot = (sampling.slot as usize) < SLOTS;
+                    let has_tail = !is_tail(sampling) || (sampling.tail as usize) < TAILS;
+                    exceeds_slots |= !(has_slot && has_tail);
+                    if !(has_slot && has_tail) {
+                        probe = probe.unsampled();
                     }
-                    exceeds_slots = true;
+                } else {
+                    probe = probe.unsampled();
                 }
-                let counted = plan
-                    .counted(*action)
-                    .filter(|_| samples)
-                    .filter(|(sampling, _)| {
-                        let has_slot = (sampling.slot as usize) < SLOTS;
-                        exceeds_slots |= !has_slot;
-                        has_slot
-                    });
-                let kind = plan.sampling(*action).map(|sampling| sampling.kind);
-                judges_alone |= kind == Some(SampleKind::Tail) && plan.judged(*action).is_none();
-                match counted {
-                    Some((sampling, true)) => return SiteVariant::SampleFilter(sampling),
-                    Some((sampling, false)) => {
-                        return match self.is_wanted(*patching, place.method, all_plain) {
-                            true => SiteVariant::Sample(sampling),
-                            false => SiteVariant::Skip,
-                        };
-                    }
-                    None => {}
-                }
-                // A function that hides or admits calls is hooked even where it is not to be recorded itself.
-                match need {
-                    SiteNeed::Unneeded => return SiteVariant::Skip,
-                    SiteNeed::Mute { .. } if self.gating.mutes => return SiteVariant::Mute,
-                    SiteNeed::Evaluate { skip }
-                        if !skip.meets(OffReasons::OUTSIDE) && self.gating.opt_in =>
-                    {
-                        return SiteVariant::Filter;
+                match probe {
+                    Probe::Timed if self.gating.at_least.is_none() => probe = Probe::Record,
+                    // A function that hides or admits calls is hooked even where it is not to be recorded itself.
+                    Probe::Mute
+                    | Probe::Filter
+                    | Probe::SampleFilter(_)
+                    | Probe::JudgeFilter(_) => {
+                        return probe;
                     }
                     _ => {}
                 }
-                let timed = self.gating.at_least.is_some()
-                    && match need {
-                        SiteNeed::Timed { .. } => true,
-                        // With levels, every call has to be evaluated, also an ordinary one.
-                        SiteNeed::Evaluate { .. } => self.gating.levels.is_some(),
-                        _ => false,
-                    };
                 match self.is_wanted(*patching, place.method, all_plain) {
-                    true if timed => SiteVariant::Timed,
-                    true => SiteVariant::Record,
-                    false => SiteVariant::Skip,
+                    true => probe,
+                    false => Probe::Skip,
                 }
             })
             .collect();
@@ -354,7 +328,7 @@ impl Selector for RuleSelector {
             self.judges_alone = true;
             self.notes.push(TraceNote::JudgedLater);
         }
-        variants
+        probes
     }
 
     fn refuse(&mut self, module: &ModuleIdentity, functions: &[(u64, &'static str)]) {

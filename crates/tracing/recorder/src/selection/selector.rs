@@ -2,7 +2,7 @@
 
 use super::warnings::SelectionWarning;
 use crate::recording::notes::TraceNote;
-use dioptra_filters::Sampling;
+use dioptra_filters::Probe;
 use dioptra_tracelayout::message::Method;
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -43,73 +43,17 @@ pub struct FunctionPlace<'a> {
     pub name: Option<&'a str>,
 }
 
-/// The treatment of calls at a probe site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SiteVariant {
-    /// The site is not patched, and its calls cost nothing.
-    Skip,
-    /// Each call is recorded, unless its place among the open calls hides it.
-    Record,
-    /// As [`SiteVariant::Record`]. A call that was too short ([`Gating::at_least`]) and has no recorded calls in it is
-    /// taken back.
-    Timed,
-    /// Neither the call nor any call in it is recorded.
-    Mute,
-    /// The call and the calls in it are recorded, also outside of other such calls and at any level.
-    Filter,
-    /// As [`SiteVariant::Record`], for chosen calls.
-    Sample(Sampling),
-    /// As [`SiteVariant::Filter`], for chosen calls. Other calls are treated as [`SiteVariant::Mute`].
-    SampleFilter(Sampling),
-    /// As [`SiteVariant::Filter`]. Executions are judged at their ends, and kept or dropped with the calls in them.
-    JudgeFilter(Sampling),
-}
-
-impl SiteVariant {
-    /// Returns whether a call that is not chosen is left out with the calls in it.
-    pub fn samples_trees(self) -> bool {
-        matches!(
-            self,
-            SiteVariant::SampleFilter(_) | SiteVariant::JudgeFilter(_)
-        )
-    }
-
-    /// Returns the variant for a call of which only the beginning is recorded: no calls lie in it, and it is not
-    /// counted.
-    pub fn told(self) -> SiteVariant {
-        match self {
-            SiteVariant::Mute | SiteVariant::Skip => SiteVariant::Skip,
-            SiteVariant::Record | SiteVariant::Timed | SiteVariant::Sample(_) => {
-                SiteVariant::Record
-            }
-            SiteVariant::Filter | SiteVariant::SampleFilter(_) | SiteVariant::JudgeFilter(_) => {
-                SiteVariant::Filter
-            }
-        }
-    }
-
-    /// Returns the way in which calls are chosen; `None` if all are treated alike.
-    pub fn sampling(self) -> Option<Sampling> {
-        match self {
-            SiteVariant::Sample(sampling)
-            | SiteVariant::SampleFilter(sampling)
-            | SiteVariant::JudgeFilter(sampling) => Some(sampling),
-            _ => None,
-        }
-    }
-}
-
-/// The conditions that hide calls of [`SiteVariant::Record`] and [`SiteVariant::Timed`] while the program runs.
+/// The conditions that hide calls of [`Probe::Record`] and [`Probe::Timed`] while the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gating {
-    /// Whether only calls within a [`SiteVariant::Filter`] call are recorded.
+    /// Whether only calls within a [`Probe::Filter`] call are recorded.
     pub opt_in: bool,
-    /// Whether there are [`SiteVariant::Mute`] calls.
+    /// Whether there are [`Probe::Mute`] calls.
     pub mutes: bool,
     /// The number of levels that are recorded, counted from the outermost call or from the last filter's; `None` for no
     /// limit.
     pub levels: Option<u16>,
-    /// The duration in nanoseconds from which on [`SiteVariant::Timed`] calls are kept; `None` for no limit.
+    /// The duration in nanoseconds from which on [`Probe::Timed`] calls are kept; `None` for no limit.
     pub at_least: Option<u64>,
     /// Whether there may be sites that sample.
     pub samples: bool,
@@ -130,12 +74,8 @@ pub trait Selector: Send {
     /// Returns whether the library calls of the module may be wanted.
     fn library_calls(&mut self, module: &ModuleIdentity) -> bool;
 
-    /// Returns the variant of each of the functions, in the same order.
-    fn choose(
-        &mut self,
-        module: &ModuleIdentity,
-        functions: &[FunctionPlace<'_>],
-    ) -> Vec<SiteVariant>;
+    /// Returns the probe of each of the functions, in the same order.
+    fn choose(&mut self, module: &ModuleIdentity, functions: &[FunctionPlace<'_>]) -> Vec<Probe>;
 
     /// Receives the functions of the module that can't be patched, before [`Selector::choose`]: their file offsets and
     /// the reasons.
@@ -184,11 +124,7 @@ impl Selector for Everything {
         self.library_calls && module.is_program
     }
 
-    fn choose(
-        &mut self,
-        _module: &ModuleIdentity,
-        functions: &[FunctionPlace<'_>],
-    ) -> Vec<SiteVariant> {
-        vec![SiteVariant::Record; functions.len()]
+    fn choose(&mut self, _module: &ModuleIdentity, functions: &[FunctionPlace<'_>]) -> Vec<Probe> {
+        vec![Probe::Record; functions.len()]
     }
 }

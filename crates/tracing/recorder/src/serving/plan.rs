@@ -8,7 +8,7 @@ use crate::analysis::prepare::Prepared;
 use crate::arch::{ImportSite, JUMP, PoolError, Prologue, patch as site_patch, pool, upper_bound};
 use crate::pools::hooks::{HookKind, HookOptions};
 use crate::pools::thunks::{Body, ThunkRequest, Work};
-use crate::selection::selector::SiteVariant;
+use dioptra_filters::Probe;
 use dioptra_tracelayout::message::{InstrumentedFunction, PATCH_SIZE, Patch, RuntimeAddresses};
 use thiserror::Error;
 
@@ -81,7 +81,7 @@ pub fn plan(
     let is_called = |(candidate, _): &(&Candidate, _)| !candidate.calls.is_empty();
     let candidates = || code.candidates.iter().zip(&prepared.chosen);
     let others = candidates().filter(|candidate| !is_called(candidate));
-    for (candidate, (variant, id)) in candidates().filter(is_called).chain(others) {
+    for (candidate, (probe, id)) in candidates().filter(is_called).chain(others) {
         if prepared
             .hooks
             .iter()
@@ -89,47 +89,27 @@ pub fn plan(
         {
             continue;
         }
-        match variant {
-            SiteVariant::Skip => {
+        match probe {
+            Probe::Skip => {
                 if let Some(bytes) = candidate.neutral {
                     patches.extend(patch(candidate.site.wrapping_add(bias), bytes, maps));
                 }
             }
             _ if matches!(candidate.body, CandidateBody::Itself) => {
-                let sampling = variant.sampling();
-                let kind = match variant {
-                    SiteVariant::Sample(_) => HookKind::CountCall,
-                    SiteVariant::SampleFilter(_) => HookKind::CountTree,
-                    SiteVariant::JudgeFilter(_) => HookKind::JudgeTree,
-                    SiteVariant::Timed => HookKind::Timed,
-                    SiteVariant::Filter => HookKind::Filter,
-                    SiteVariant::Mute => HookKind::Mute,
-                    SiteVariant::Record | SiteVariant::Skip => HookKind::Record,
-                };
+                let sampling = probe.sampling();
                 functions.push(InstrumentedFunction {
                     address: candidate.start.wrapping_add(bias),
                     id: *id,
-                    kind: kind.bits(options) as u32,
+                    kind: HookKind::of(*probe).bits(options) as u32,
                     slot: sampling.map_or(0, |sampling| sampling.slot),
                     sample: sampling.map_or(0, |sampling| sampling.kind as u32),
                 });
             }
-            traced => {
-                let kind = match traced {
-                    SiteVariant::Timed => HookKind::Timed,
-                    SiteVariant::Filter | SiteVariant::JudgeFilter(_) => HookKind::Filter,
-                    SiteVariant::Mute => HookKind::Mute,
-                    SiteVariant::SampleFilter(_) => HookKind::Chosen,
-                    SiteVariant::Record | SiteVariant::Sample(_) | SiteVariant::Skip => {
-                        HookKind::Record
-                    }
-                };
+            _ => {
                 wanted.push(ThunkRequest {
-                    work: match (traced, traced.sampling()) {
-                        _ if candidate.is_told() => Work::Tell(*id, kind),
-                        (SiteVariant::JudgeFilter(sampling), _) => Work::Judge(*id, *sampling),
-                        (_, Some(sampling)) => Work::Sample(*id, kind, sampling),
-                        (_, None) => Work::Trace(*id, kind),
+                    work: match candidate.is_told() {
+                        true => Work::Tell(*id, *probe),
+                        false => Work::Trace(*id, *probe),
                     },
                     body: match &candidate.body {
                         CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),

@@ -2,8 +2,8 @@
 
 use super::keys::{GroupNames, Keys, Match};
 use super::{Level, TraceInput};
-use dioptra_calls::{CallGroups, FunctionTimes, GroupKey, ViewLosses, call_groups};
-use dioptra_filters::{SampleKind, ScaledEstimate};
+use dioptra_calls::{CallGroups, FunctionTimes, GroupKey, ScaledEstimate, ViewLosses, call_groups};
+use dioptra_filters::SampleKind;
 use std::collections::HashMap;
 
 /// A row.

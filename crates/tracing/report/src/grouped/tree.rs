@@ -32,6 +32,10 @@ pub struct CallTreeOptions {
 /// The most rows of a tree.
 const MOST_ROWS: usize = 1 << 20;
 
+/// The most callers above a function in a tree of callers. Each of them is found in all paths to the function, so that the
+/// time for a recursion would grow with the square of its depth.
+const MOST_CALLERS: u32 = 256;
+
 /// The sums of the calls on some paths.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathSums {
@@ -66,6 +70,8 @@ impl PathSums {
 /// A row that is still to be added, below the row `parent`.
 struct Pending {
     parent: Option<u32>,
+    /// The number of rows above it.
+    depth: u32,
     function: u32,
     sums: PathSums,
     /// The nodes that it counts, each with the node in its path that the row stands for.
@@ -76,7 +82,8 @@ struct Pending {
 ///
 /// In a tree of callees a row is a path, and its numbers are those of the calls on it; the columns are those of
 /// [`grouped_table`](crate::grouped_table) with children. In a tree of callers a top row is a function, and the rows below
-/// it are paths that led to it: their numbers are those of the top row's function when it was called so.
+/// it are paths that led to it: their numbers are those of the top row's function when it was called so. At most 256
+/// callers stand below each other.
 ///
 /// # Errors
 /// [`TableError`] if the table cannot hold a row.
@@ -207,6 +214,10 @@ impl Builder<'_, '_, '_> {
                 .names(Level::Function, row.function, &labels, Match::Apart);
             cells.extend(names.cells);
             let id = table.push(row.parent, cells)?;
+            if !self.is_callees() && row.depth == MOST_CALLERS {
+                left_out += u64::from(self.callers(&row).next().is_some());
+                continue;
+            }
             self.push_kept(self.rows_below(&row, id), &whole, &mut open, &mut left_out);
         }
         let shares = (0..numbers).map(|column| (column, Direction::Descending));
@@ -221,7 +232,7 @@ impl Builder<'_, '_, '_> {
                 Severity::Info,
                 "tree_rows_left_out",
                 format!(
-                    "{rows} of the tree, and the rows below, not shown: less than {} % of the time, or beyond the limit of rows",
+                    "{rows} of the tree, and the rows below, not shown: less than {} % of the time, or beyond the limits of rows and depth",
                     f64::from(self.options.least) / 100.0
                 ),
                 left_out,
@@ -270,27 +281,32 @@ impl Builder<'_, '_, '_> {
     fn top_rows(&self) -> Vec<Pending> {
         let nodes = 1..self.tree.nodes().len() as u32;
         match self.is_callees() {
-            true => self.callees(0, None),
-            false => self.grouped(nodes.map(|node| (node, node)), None),
+            true => self.callees(0, None, 0),
+            false => self.grouped(nodes.map(|node| (node, node)), None, 0),
         }
     }
 
     fn rows_below(&self, row: &Pending, id: u32) -> Vec<Pending> {
         if self.is_callees() {
             let node = row.nodes.first().map_or(0, |(node, _)| *node);
-            return self.callees(node, Some(id));
+            return self.callees(node, Some(id), row.depth + 1);
         }
-        let above = row.nodes.iter().filter_map(|(node, at)| {
-            let caller = self.tree.nodes()[*at as usize].parent;
-            (caller != 0).then_some((*node, caller))
-        });
-        self.grouped(above, Some(id))
+        self.grouped(self.callers(row), Some(id), row.depth + 1)
     }
 
-    fn callees(&self, node: u32, parent: Option<u32>) -> Vec<Pending> {
+    /// Returns the nodes that a row counts and that have a caller above the row, each with this caller.
+    fn callers(&self, row: &Pending) -> impl Iterator<Item = (u32, u32)> {
+        row.nodes.iter().filter_map(move |(node, at)| {
+            let caller = self.tree.nodes()[*at as usize].parent;
+            (caller != 0).then_some((*node, caller))
+        })
+    }
+
+    fn callees(&self, node: u32, parent: Option<u32>, depth: u32) -> Vec<Pending> {
         let children = self.children[node as usize].iter();
         let rows = children.map(|child| Pending {
             parent,
+            depth,
             function: self.function(*child),
             sums: self.sums[*child as usize],
             nodes: vec![(*child, *child)],
@@ -303,6 +319,7 @@ impl Builder<'_, '_, '_> {
         &self,
         nodes: impl Iterator<Item = (u32, u32)>,
         parent: Option<u32>,
+        depth: u32,
     ) -> Vec<Pending> {
         let mut groups: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
         for (node, at) in nodes {
@@ -323,6 +340,7 @@ impl Builder<'_, '_, '_> {
             }
             Pending {
                 parent,
+                depth,
                 function,
                 sums,
                 nodes,

@@ -49,7 +49,13 @@ impl App {
         let mut text = match &self.page {
             Page::Rows { of, .. } if of.is_empty() => event,
             Page::Rows { of, .. } => format!("{event} in {of}"),
-            Page::Callers { function } => format!("{event}: callers of {} ({span})", function.name),
+            Page::Callers { function } => {
+                let inlined = match self.inlined {
+                    true => "; with inlined functions; r: anew",
+                    false => "",
+                };
+                format!("{event}: callers of {} ({span}{inlined})", function.name)
+            }
             Page::Code { function } => format!("code of {} ({span}; r: anew)", function.name),
             Page::Help => "keys".to_owned(),
         };

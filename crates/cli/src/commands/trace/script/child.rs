@@ -66,7 +66,7 @@ impl Script {
         })
     }
 
-    /// Writes what the script is told first, and returns its answer; none if it ended before.
+    /// Writes the argument of `uftrace_begin`, and returns the script's answer; none if the script ended before.
     pub fn begin(&mut self, about: &About<'_>) -> anyhow::Result<Option<Answer>> {
         let mut line = serde_json::to_vec(about)?;
         line.push(b'\n');

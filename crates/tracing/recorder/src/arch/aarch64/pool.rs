@@ -2,14 +2,15 @@
 
 use super::cfi::{self, Layout, fill};
 use super::encode::{FILL, bytes};
-use super::hot::{HOT_SIZE, Parameters, hot_code};
+use super::hot::{HOT_SIZE, HotCode, Parameters, hot_code};
 use super::thunk::{GATE_SIZE, THUNK_SIZE, asks, gate, observer, replacement, slot, thunk};
 use crate::analysis::observed::observed_for;
 use crate::pools::hooks::{HookKind, HookOptions};
 use crate::pools::pool_file::pool_file;
 use crate::pools::sections;
-use crate::pools::thunks::{Body, Pool, ThunkRequest, Work};
+use crate::pools::thunks::{Body, Pool, ThunkPart, ThunkRequest, Work};
 use crate::serving::maps::page_size;
+use dioptra_filters::Probe;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread;
 use thiserror::Error;
@@ -38,7 +39,7 @@ pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
         .iter()
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
     let frames = 4096 + count * 80;
     let page = page_size();
     (page
@@ -63,7 +64,7 @@ pub fn pool(
 ) -> Result<Pool, PoolError> {
     let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;
     let hot = hot_code(&Parameters {
         address: code_start,
@@ -92,57 +93,23 @@ pub fn pool(
             Body::Pointer(_) => None,
         };
         let words = body.and_then(|body| match wanted.work {
-            Work::Trace(function, kind) => Some(thunk(at, function, kind, body, &hot)?.to_vec()),
-            Work::Sample(function, kind, sampling) => {
-                let (counted, muted) = match kind {
-                    HookKind::Chosen => (HookKind::CountTree, true),
-                    _ => (HookKind::CountCall, false),
-                };
-                let slot = slot(sampling.slot);
-                let mut words = thunk(at, function, kind, body, &hot)?.to_vec();
-                words.extend(slot);
-                words.extend(thunk(counted_thunk(at), function, counted, body, &hot)?);
-                words.extend(slot);
-                if muted {
-                    let at = at + 4 * THUNK_SIZE;
-                    words.extend(thunk(at, function, HookKind::Mute, body, &hot)?);
-                }
-                Some(words)
-            }
-            // The runtime judges, and knows which calls lie within an execution.
-            Work::Judge(function, sampling) => {
-                let mut words = thunk(at, function, HookKind::JudgeTree, body, &hot)?.to_vec();
-                words.extend(slot(sampling.slot));
-                Some(words)
-            }
+            Work::Trace(function, probe) => thunks_of(at, function, probe, body, &hot),
             Work::Observe(_) | Work::Tell(..) => {
                 let operand = wanted.work.told(&options)?;
                 Some(observer(at, operand, hot.observe, body)?.to_vec())
             }
             Work::Replace(target) => Some(replacement(target).to_vec()),
         });
-        let size = (wanted.work.thunks() * THUNK_SIZE) as usize;
+        let (count, first) = wanted.work.thunks();
+        let size = (count * THUNK_SIZE) as usize;
         let place = displaced_start + displaced.len() as u64;
-        let first = match wanted.work {
-            Work::Sample(..) => counted_thunk(at),
-            _ => at,
-        };
+        let first = at + first * THUNK_SIZE;
         let front = match (wanted.work, body, &words) {
-            (Work::Trace(_, kind), Some(body), Some(_)) if options.hides => {
-                gate(place, kind, first, body, &runtime)
-            }
-            (Work::Sample(_, kind, _), Some(body), Some(_)) if options.hides => {
-                let counted = match kind {
-                    HookKind::Chosen => HookKind::CountTree,
-                    _ => HookKind::CountCall,
-                };
-                gate(place, counted, first, body, &runtime)
+            (Work::Trace(_, probe), Some(body), Some(_)) if options.hides => {
+                gate(place, HookKind::of(probe), first, body, &runtime)
             }
             (Work::Observe(function), Some(body), Some(_)) => {
                 asks(place, observed_for(function), first, body)
-            }
-            (Work::Judge(..), Some(body), Some(_)) if options.hides => {
-                gate(place, HookKind::JudgeTree, first, body, &runtime)
             }
             _ => None,
         };
@@ -173,8 +140,16 @@ pub fn pool(
     Ok(Pool { size, file, thunks })
 }
 
-/// Returns the address of the thunk that leaves the choice of recorded calls to the runtime. `at` is the address of the
-/// sampled function's first thunk.
-fn counted_thunk(at: u64) -> u64 {
-    at + 2 * THUNK_SIZE
+/// Returns the thunks at `at` of a traced function; `None` if something is out of reach. The runtime judges, and knows
+/// which calls lie within an execution.
+fn thunks_of(at: u64, function: u32, probe: Probe, body: u64, hot: &HotCode) -> Option<Vec<u32>> {
+    let mut words = Vec::new();
+    for part in ThunkPart::all(probe).0 {
+        let at = at + 4 * words.len() as u64;
+        words.extend(match part {
+            ThunkPart::Thunk(kind) => thunk(at, function, *kind, body, hot)?,
+            ThunkPart::Slot | ThunkPart::JudgeNumbers => slot(probe.sampling()?.slot),
+        });
+    }
+    Some(words)
 }

@@ -22,7 +22,7 @@ use super::encode::{
 use super::hot::HotCode;
 use crate::pools::hooks::HookKind;
 use dioptra_tracelayout::message::RuntimeAddresses;
-use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, operand};
+use dioptra_tracelayout::message::thread::operand;
 
 /// The size of a thunk in bytes.
 pub const THUNK_SIZE: u64 = 32;
@@ -99,14 +99,7 @@ pub fn gate(
     body: u64,
     runtime: &RuntimeAddresses,
 ) -> Option<Vec<u32>> {
-    let cell = match kind {
-        HookKind::Record | HookKind::Timed | HookKind::CountCall => BLOCK_HIDDEN,
-        HookKind::Filter
-        | HookKind::Mute
-        | HookKind::Chosen
-        | HookKind::CountTree
-        | HookKind::JudgeTree => BLOCK_MUTED,
-    };
+    let cell = kind.gate();
     let mut words = block(runtime)?;
     words.extend([
         ldr(X16, X16, cell as u32),

@@ -14,9 +14,9 @@ use crate::analysis::observed::observed_for;
 use crate::pools::hooks::{HookKind, HookOptions};
 use crate::pools::pool_file::pool_file;
 use crate::pools::sections;
-use crate::pools::thunks::{Body, Pool, ThunkRequest, Work};
+use crate::pools::thunks::{Body, Pool, ThunkPart, ThunkRequest, Work};
 use crate::serving::maps::page_size;
-use dioptra_filters::SampleKind;
+use dioptra_filters::{Probe, SampleKind};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
 use iced_x86::IcedError;
@@ -45,7 +45,7 @@ pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
         .iter()
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
     let sampled = sampled(wanted);
     let frames = 4096 + count * 80;
     let page = page_size();
@@ -62,9 +62,8 @@ pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
 
 /// Returns the number of thunks that have a stub.
 fn sampled(wanted: &[ThunkRequest]) -> u64 {
-    let is_sampled =
-        |wanted: &&ThunkRequest| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
-    wanted.iter().filter(is_sampled).count() as u64
+    let sampled = wanted.iter().filter(|wanted| wanted.work.is_sampled());
+    sampled.count() as u64
 }
 
 /// Makes the pool for these thunks at `address`.
@@ -80,7 +79,7 @@ pub fn pool(
     let range = address..address + upper_bound(wanted);
     let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;
     let hot = hot_code(&Parameters {
         address: code_start,
@@ -116,7 +115,9 @@ pub fn pool(
             Body::Displaced(prologue) if prologue.call().is_none() => {
                 let end = displaced_start + displaced.len() as u64;
                 let size = match wanted.work {
-                    Work::Trace(..) => options.hides.then_some(SHORT_GATE_SIZE),
+                    Work::Trace(..) if !wanted.work.is_sampled() => {
+                        options.hides.then_some(SHORT_GATE_SIZE)
+                    }
                     _ => stub(end, aside)
                         .filter(|stub| stub.goes_on)
                         .map(|stub| stub.way.len() as u64 - count::JUMP),
@@ -151,42 +152,21 @@ pub fn pool(
             }
         };
         let bytes = body.and_then(|body| match wanted.work {
-            Work::Trace(function, kind) => Some(thunk(at, function, kind, body, &hot)?.to_vec()),
-            Work::Sample(function, kind, sampling) => {
-                let ways = ways(at, kind, body);
-                let (counted, muted) = match kind {
-                    HookKind::Chosen => (HookKind::CountTree, Some(ways.skipped)),
-                    _ => (HookKind::CountCall, None),
-                };
-                let slot = slot(sampling.slot);
-                let mut bytes = thunk(at, function, kind, body, &hot)?.to_vec();
-                bytes.extend(slot);
-                bytes.extend(thunk(ways.counted, function, counted, body, &hot)?);
-                bytes.extend(slot);
-                if let Some(at) = muted {
-                    bytes.extend(thunk(at, function, HookKind::Mute, body, &hot)?);
-                }
-                Some(bytes)
-            }
-            Work::Judge(function, sampling) => {
-                let judged = at + THUNK_SIZE;
-                let mut bytes = thunk(at, function, HookKind::Filter, body, &hot)?.to_vec();
-                bytes.extend(thunk(judged, function, HookKind::JudgeTree, body, &hot)?);
-                bytes.extend(judge_numbers(sampling)?);
-                Some(bytes)
-            }
+            Work::Trace(function, probe) => thunks_of(at, function, probe, body, &hot),
             Work::Observe(_) | Work::Tell(..) => {
                 let operand = wanted.work.told(&options)?;
                 Some(observer(at, operand, runtime.observe, body)?.to_vec())
             }
             Work::Replace(target) => Some(far_jump(target).to_vec()),
         });
-        let size = (wanted.work.thunks() * THUNK_SIZE) as usize;
+        let (count, first) = wanted.work.thunks();
+        let size = (count * THUNK_SIZE) as usize;
         let end = displaced_start + displaced.len() as u64;
         let front = match (wanted.work, body) {
-            (Work::Trace(_, kind), Some(body)) if options.hides => {
+            (Work::Trace(_, probe), Some(body)) if options.hides && !wanted.work.is_sampled() => {
                 let place = before.unwrap_or(end);
-                gate(place, kind, at, body, &runtime).map(|gate| (place, gate))
+                let gate = gate(place, HookKind::of(probe), at, body, &runtime);
+                gate.map(|gate| (place, gate))
             }
             (Work::Observe(function), Some(body)) => {
                 let values = observed_for(function);
@@ -203,14 +183,8 @@ pub fn pool(
             }
             _ => None,
         };
-        if matches!(wanted.work, Work::Sample(..) | Work::Judge(..)) {
-            stubs += 1;
-        }
-        let without = match wanted.work {
-            Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
-            Work::Judge(..) => at + THUNK_SIZE,
-            _ => at,
-        };
+        stubs += u64::from(wanted.work.is_sampled());
+        let without = at + first * THUNK_SIZE;
         let thunk = bytes
             .as_ref()
             .map(|_| front.as_ref().map_or(without, |(place, _)| *place));
@@ -263,26 +237,50 @@ fn stub(
     runtime: &RuntimeAddresses,
     options: HookOptions,
 ) -> Option<Stub> {
-    match work {
+    let Work::Trace(_, probe) = work else {
+        return None;
+    };
+    match probe {
         // The runtime finds out itself which calls are hidden.
-        Work::Sample(_, _, sampling)
+        Probe::Sample(sampling) | Probe::SampleFilter(sampling)
             if options.other_clock && sampling.kind == SampleKind::Rate =>
         {
             None
         }
-        Work::Sample(_, kind, sampling) => {
-            let mut ways = ways(at, kind, body);
-            if is_leaf {
-                ways.skipped = body;
-            }
+        Probe::Sample(sampling) | Probe::SampleFilter(sampling) => {
+            let tree = probe.samples_trees();
+            let ways = Ways {
+                body,
+                skipped: match tree && !is_leaf {
+                    true => at + 4 * THUNK_SIZE,
+                    false => body,
+                },
+                chosen: at,
+                counted: at + 2 * THUNK_SIZE,
+                tree,
+            };
             count::count(places, sampling, options.hides, &ways, runtime)
         }
-        Work::Judge(_, sampling) => {
+        Probe::JudgeFilter(sampling) => {
             let thunks = (at + THUNK_SIZE, at);
             count::judge(places, sampling.tail, body, thunks, runtime)
         }
         _ => None,
     }
+}
+
+/// Returns the thunks at `at` of a traced function; `None` if something is out of reach.
+fn thunks_of(at: u64, function: u32, probe: Probe, body: u64, hot: &HotCode) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for part in ThunkPart::all(probe).0 {
+        let at = at + bytes.len() as u64;
+        bytes.extend(match part {
+            ThunkPart::Thunk(kind) => thunk(at, function, *kind, body, hot)?,
+            ThunkPart::Slot => slot(probe.sampling()?.slot),
+            ThunkPart::JudgeNumbers => judge_numbers(probe.sampling()?)?,
+        });
+    }
+    Some(bytes)
 }
 
 /// Returns the first address from `end` on where so many bytes of code are in as few cache lines as they fit in.
@@ -293,18 +291,6 @@ fn in_few_lines(end: u64, size: u64) -> u64 {
         end.next_multiple_of(LINE)
     } else {
         end
-    }
-}
-
-/// Returns the addresses at which calls of a sampled function go on whose thunks begin at `at`.
-fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
-    let tree = kind == HookKind::Chosen;
-    Ways {
-        body,
-        skipped: if tree { at + 4 * THUNK_SIZE } else { body },
-        chosen: at,
-        counted: at + 2 * THUNK_SIZE,
-        tree,
     }
 }
 

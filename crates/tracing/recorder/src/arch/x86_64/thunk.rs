@@ -18,9 +18,7 @@ use crate::pools::hooks::HookKind;
 use core::mem::offset_of;
 use dioptra_filters::{Moves, Sampling};
 use dioptra_tracelayout::message::RuntimeAddresses;
-use dioptra_tracelayout::message::thread::{
-    BLOCK_HIDDEN, BLOCK_MUTED, JudgeNumbers, THUNK_SLOT, operand,
-};
+use dioptra_tracelayout::message::thread::{JudgeNumbers, THUNK_SLOT, operand};
 use dioptra_tracelayout::sampling;
 
 /// The size of a thunk in bytes.
@@ -132,14 +130,7 @@ pub fn gate(
     body: u64,
     runtime: &RuntimeAddresses,
 ) -> Option<Vec<u8>> {
-    let cell = match kind {
-        HookKind::Record | HookKind::Timed | HookKind::CountCall => BLOCK_HIDDEN,
-        HookKind::Filter
-        | HookKind::Mute
-        | HookKind::Chosen
-        | HookKind::CountTree
-        | HookKind::JudgeTree => BLOCK_MUTED,
-    };
+    let cell = kind.gate();
     let cell = i32::try_from(runtime.thread_block + cell).ok()?;
     let mut bytes = vec![0x64, 0x48, 0x3b, 0x24, 0x25];
     bytes.extend(cell.to_le_bytes());

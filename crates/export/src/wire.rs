@@ -1,32 +1,32 @@
 //! A reader of protocol buffers, which borrows from the bytes.
 
-use crate::import::error::ImportError;
+use crate::import::ImportError;
 
 /// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Number(u64),
     /// A text, a message or a packed list.
     Bytes(Wire<'a>),
-    /// A number of fixed size, which no field of pprof has.
+    /// A number of fixed size, which no field that is read here has.
     Fixed,
 }
 
 /// The bytes of a message that are still to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wire<'a> {
+pub(crate) struct Wire<'a> {
     pub bytes: &'a [u8],
     /// The offset of `bytes` in the content.
     pub offset: u64,
 }
 
 impl<'a> Wire<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Wire<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Wire<'a> {
         Wire { bytes, offset: 0 }
     }
 
     /// Makes an error about the next byte.
-    pub(super) fn error(&self, why: impl Into<String>) -> ImportError {
+    pub(crate) fn error(&self, why: impl Into<String>) -> ImportError {
         ImportError::Bytes {
             offset: self.offset,
             of: " of the decompressed profile",
@@ -42,7 +42,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Reads a varint.
-    pub(super) fn number(&mut self) -> Result<u64, ImportError> {
+    pub(crate) fn number(&mut self) -> Result<u64, ImportError> {
         let mut value = 0_u64;
         for (place, byte) in self.bytes.iter().enumerate().take(10) {
             let bits = u64::from(byte & 0x7f);
@@ -62,7 +62,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Reads the next field: its number and value. `None` at the end.
-    pub(super) fn field(&mut self) -> Result<Option<(u64, Value<'a>)>, ImportError> {
+    pub(crate) fn field(&mut self) -> Result<Option<(u64, Value<'a>)>, ImportError> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -105,7 +105,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Passes the numbers of a repeated field on, which is packed or has one number.
-    pub(super) fn numbers(value: Value<'a>, into: &mut Vec<u64>) -> Result<(), ImportError> {
+    pub(crate) fn numbers(value: Value<'a>, into: &mut Vec<u64>) -> Result<(), ImportError> {
         match value {
             Value::Number(number) => into.push(number),
             Value::Bytes(mut packed) => {
