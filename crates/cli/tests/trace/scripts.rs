@@ -68,7 +68,7 @@ fn many_things() -> Made {
             (7, 1_002_100, SwitchKind::Preempted),
             (7, 1_002_900, SwitchKind::In),
         ])
-        .with_tasks(&[(8, 1_513_000, TaskChange::Name("w \"ö\"".to_owned()))])
+        .with_tasks(&[(8, 1_533_000, TaskChange::Name("w \"ö\"".to_owned()))])
 }
 
 /// Runs a script on the exported directory of a trace under uftrace.

@@ -1,7 +1,7 @@
 //! `dioptra report`, `sum` and `diff` on traces: the tables that profiles have. The numbers are those of
 //! `dioptra trace report`, to the nanosecond.
 
-use crate::made::{Made, PROGRAM, Step, scripted, trace};
+use crate::made::{Made, PROGRAM, Step, scripted, trace, trace_in_chunks};
 use dioptra_tracelayout::SwitchKind;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -224,7 +224,7 @@ fn estimates_have_the_errors_of_the_trace_report() {
                 }
             }
         }
-        assert!(estimated > 5, "{rule}: {}", theirs.0);
+        assert!(estimated >= 2, "{rule}: {}", theirs.0);
         assert!(ours.fact("sampled_functions").is_some());
     }
 }
@@ -337,8 +337,10 @@ fn trees_have_the_numbers_of_every_path() {
         assert_eq!(found, expected, "{direction}");
     }
     // Rows below the limit are counted.
+    let all = of(&made, "--tree callees --percent-limit 0").rows().len();
     let tree = of(&made, "--tree callees --percent-limit 5");
-    assert!(tree.rows().len() < 20 && tree.fact("tree_rows_left_out").is_some());
+    assert!(tree.rows().len() < all, "{} {all}", tree.rows().len());
+    assert!(tree.fact("tree_rows_left_out").is_some(), "{}", tree.0);
     let tops = of(&made, "--tree callers --percent-limit 0");
     let tops: Vec<&Value> = tops
         .rows()
@@ -357,10 +359,12 @@ fn deep_recursion_makes_trees_of_its_depth() {
     for depth in 0..20_000_u64 {
         deep.push(Step::Leave(30_000 + depth));
     }
-    let made = trace(&[(7, deep)]);
+    let made = trace_in_chunks(&[(7, deep)], 50_000);
     for direction in ["callees", "callers"] {
         let tree = of(&made, &format!("--tree {direction} --limit 3"));
         assert!(!tree.rows().is_empty());
+        let is_cut = tree.fact("tree_rows_left_out").is_some();
+        assert_eq!(is_cut, direction == "callers");
     }
     let table = of(&made, "");
     let first = table.row("function", "d0");

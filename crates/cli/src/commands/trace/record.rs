@@ -371,12 +371,19 @@ impl Arguments {
     pub fn of_words(
         words: impl Iterator<Item = OsString>,
         command: &[OsString],
-    ) -> Result<Arguments, clap::Error> {
+    ) -> Result<Arguments, String> {
         let all = [OsString::from("record")].into_iter().chain(words);
         let all = all.chain([OsString::from("--")]);
         let all = all.chain(command.iter().cloned());
         let parser = Arguments::augment_args(clap::Command::new("record"));
-        Arguments::from_arg_matches(&parser.try_get_matches_from(all)?)
+        let matches = parser.try_get_matches_from(all);
+        let arguments = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
+        arguments.map_err(|error| {
+            // The other lines are the usage of another command.
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.trim_start_matches("error: ").to_owned()
+        })
     }
 }
 

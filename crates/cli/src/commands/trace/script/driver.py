@@ -4,11 +4,26 @@ def drive():
     import importlib.util
     import json
     import os
+    import select
     import struct
     import sys
     import traceback
 
     here = drive.__code__.co_filename
+
+    def flush():
+        """Writes what the script has printed. Returns whether nobody reads it, as behind `| head`."""
+        poll = select.poll()
+        poll.register(1, 0)
+        unread = any(flags & select.POLLERR for _, flags in poll.poll(0))
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            unread = True
+        if unread:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return unread
 
     def fail(error):
         # The frames of this file, and those that load the script, stand around all others and explain nothing.
@@ -16,11 +31,8 @@ def drive():
         around = (here, "<frozen importlib")
         while trace is not None and trace.tb_frame.f_code.co_filename.startswith(around):
             trace = trace.tb_next
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Nobody reads what the script prints, as behind `| head`.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # The script may have pipes of its own.
+        if flush() and isinstance(error, BrokenPipeError):
             return 0
         traceback.print_exception(type(error), error, trace)
         return 1
@@ -99,6 +111,7 @@ def drive():
         os.set_inheritable(write, False)
         with open(read, "rb", buffering=1 << 18) as calls, open(write, "wb") as answers:
             status = run(calls, answers, load(path))
+        flush()
     except KeyboardInterrupt:
         status = 130
     except SystemExit:
