@@ -100,7 +100,8 @@ fn a_script_sees_what_it_sees_under_uftrace() {
     for (text, arguments) in [
         (ALL.to_owned(), &[][..]),
         (only("['a', '^fi', 'nothing']"), &[]),
-        (only("[]"), &["-N", "b"]),
+        // uftrace shows what happened within calls that `-N` hides, dioptra hides it, too.
+        (only("[]"), &["-N", "b", "--no-event"]),
         (ALL.to_owned(), &["-F", "a", "-D", "2"]),
         (ALL.to_owned(), &["--tid", "8", "--no-event"]),
     ] {
