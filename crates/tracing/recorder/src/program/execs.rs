@@ -158,16 +158,22 @@ impl Execs {
     fn reason(&mut self, pid: u32, program: &Path) -> UntracedReason {
         // The process may have another root than the recorder.
         let below = format!("/proc/{pid}/root{}", program.display());
-        let paths = [PathBuf::from(below), program.to_owned()];
-        let found = paths
-            .into_iter()
-            .find_map(|path| Some((fs::metadata(&path).ok()?, path)));
-        let Some((file, path)) = found else {
-            return UntracedReason::Unknown;
-        };
-        let key = (file.dev(), file.ino(), file.mtime(), file.mtime_nsec());
-        let reason = || untraced::why(path.as_os_str());
-        *self.reasons.entry(key).or_insert_with(reason)
+        for path in [Path::new(&below), program] {
+            let Ok(file) = fs::metadata(path) else {
+                continue;
+            };
+            let key = (file.dev(), file.ino(), file.mtime(), file.mtime_nsec());
+            if let Some(reason) = self.reasons.get(&key) {
+                return *reason;
+            }
+            let reason = untraced::why(path.as_os_str());
+            // The file below the process's root can't be read once the process has ended. Its own path may still lead to it.
+            if reason != UntracedReason::Unknown || path.exists() {
+                self.reasons.insert(key, reason);
+                return reason;
+            }
+        }
+        UntracedReason::Unknown
     }
 
     /// Counts the pending programs as untraced whose processes can't connect any more.

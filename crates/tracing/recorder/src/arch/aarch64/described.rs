@@ -63,7 +63,8 @@ pub fn described(image: &Image<'_>) -> Vec<Described> {
             Ok(cie)
         });
         let Ok(fde) = parsed else { continue };
-        if fde.len() == 0 {
+        // A damaged entry may state an end beyond the last address.
+        if fde.len() == 0 || fde.initial_address().checked_add(fde.len()).is_none() {
             continue;
         }
         let mut function = Described {

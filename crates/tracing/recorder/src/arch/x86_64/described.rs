@@ -123,7 +123,8 @@ pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[S
             Ok(cie)
         });
         let Ok(fde) = parsed else { continue };
-        if fde.len() == 0 {
+        // A damaged entry may state an end beyond the last address.
+        if fde.len() == 0 || fde.initial_address().checked_add(fde.len()).is_none() {
             continue;
         }
         let mut function = function(&fde, &frames, &bases, &mut context, &mut stretches);
@@ -159,8 +160,8 @@ fn function<'a>(
         let is_ordinary = row.register(RETURN_ADDRESS) == Some(RegisterRule::Offset(-8));
         let slot = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } if is_ordinary => match *register {
-                STACK_POINTER => Slot::AboveStackPointer(offset - 8),
-                FRAME_POINTER => Slot::AboveFramePointer(offset - 8),
+                STACK_POINTER => Slot::AboveStackPointer(offset.saturating_sub(8)),
+                FRAME_POINTER => Slot::AboveFramePointer(offset.saturating_sub(8)),
                 _ => Slot::Unknown,
             },
             _ => Slot::Unknown,
