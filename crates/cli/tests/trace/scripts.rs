@@ -100,9 +100,9 @@ fn a_script_sees_what_it_sees_under_uftrace() {
     for (text, arguments) in [
         (ALL.to_owned(), &[][..]),
         (only("['a', '^fi', 'nothing']"), &[]),
-        // uftrace shows what happened within calls that `-N` hides, dioptra hides it, too.
+        // uftrace shows events within calls that filters hide; dioptra hides them, as its replay does.
         (only("[]"), &["-N", "b", "--no-event"]),
-        (ALL.to_owned(), &["-F", "a", "-D", "2"]),
+        (ALL.to_owned(), &["-F", "a", "-D", "2", "--no-event"]),
         (ALL.to_owned(), &["--tid", "8", "--no-event"]),
     ] {
         let (ours, theirs) = (
