@@ -191,7 +191,7 @@ fn number_cells(
                 .as_ref()
                 .and_then(|values| values.estimated_from)
         };
-        for slot in 0..values.len() {
+        for (slot, found) in values.iter().enumerate() {
             if from(slot).is_some() {
                 notes.push(CellNote {
                     column: cells.len(),
@@ -199,9 +199,7 @@ fn number_cells(
                     mark: value(slot).error.is_none().then_some(Mark::FewSamples),
                 });
             }
-            let shown = values[slot]
-                .as_ref()
-                .map(|_| Cell::Count(value(slot).value));
+            let shown = found.as_ref().map(|_| Cell::Count(value(slot).value));
             cells.push(shown.unwrap_or(Cell::Empty));
         }
         let base = value(0);
