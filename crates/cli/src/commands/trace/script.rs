@@ -228,7 +228,7 @@ impl<'v, 'n, 't> Hooks<'v, 'n, 't> {
         feed: &mut Feed<W>,
     ) -> io::Result<()> {
         let range = self.view.range();
-        while let Some((place, shown)) = merged.next() {
+        for (place, shown) in merged.by_ref() {
             let in_range = range.contains(shown.time());
             match shown {
                 ShownStep::Enter { time, call, .. } => {
