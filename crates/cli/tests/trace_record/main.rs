@@ -17,6 +17,7 @@ mod starts;
 mod stopped;
 mod together;
 mod untraced;
+mod values;
 mod written;
 
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};

@@ -104,6 +104,7 @@ impl<'v> Complete<'v> {
         {
             self.missing.push_back(Call {
                 entered: None,
+                values: 0,
                 ..call
             });
         }
@@ -215,6 +216,7 @@ impl<'v> Complete<'v> {
                         function: begun.function,
                         depth: self.open.current().len() as u32,
                         entered: begun.entered.then_some(begun.start),
+                        values: 0,
                     },
                     ending: CallEnding::Open,
                     own,

@@ -17,6 +17,10 @@ struct FilteredCall {
     /// The call's own time. It and `ending` are set once the call has ended.
     own: u64,
     ending: CallEnding,
+    /// The place of the call's arguments, or 0.
+    arguments: u64,
+    /// The place of the call's return value, or 0; set once the call has ended.
+    returned: u64,
 }
 
 /// The calls of one call stack.
@@ -195,6 +199,8 @@ impl<'v> Filter<'v> {
             weight,
             own: 0,
             ending: CallEnding::Returned,
+            arguments: call.values,
+            returned: 0,
         };
         let lost = &mut self.lost;
         let mut tell = |event| tell(event, lost, out);
@@ -238,7 +244,7 @@ impl<'v> Filter<'v> {
                 // Kept with the call, not beside it, so that hidden calls leave nothing behind.
                 if let Some(opened) = lane.innermost_mut() {
                     (opened.own, opened.ending) = (own, ending);
-                    opened.entered = call.entered;
+                    (opened.entered, opened.returned) = (call.entered, call.values);
                 }
                 let tell = &mut |event| tell(event, lost, out);
                 match ending {
@@ -300,6 +306,7 @@ fn tell(event: Event<FilteredCall>, lost: &mut Option<HeldGap>, out: &mut impl F
                     function: call.function,
                     depth,
                     entered: call.entered,
+                    values: call.arguments,
                 },
                 weight: weight * call.weight,
                 backtrace: effects.contains(Effects::BACKTRACE),
@@ -317,6 +324,7 @@ fn tell(event: Event<FilteredCall>, lost: &mut Option<HeldGap>, out: &mut impl F
                     function: call.function,
                     depth,
                     entered: call.entered,
+                    values: call.returned,
                 },
                 ending: call.ending,
                 own: call.own,

@@ -34,6 +34,7 @@ mod scheduled;
 mod shown;
 mod statistics;
 mod tree;
+mod values;
 mod view;
 mod walk;
 mod workers;
@@ -54,5 +55,6 @@ pub use statistics::{
     StreamTimes, Times, statistics, statistics_with,
 };
 pub use tree::{CallNode, CallPathTree, call_tree, call_trees};
+pub use values::{arguments, arguments_text, returned_value};
 pub use view::{PendingError, TimeRange, View, ViewError, ViewLosses, ViewSelection, ViewWarning};
 pub use walk::{Call, CallEnding, StreamWalk, WalkLosses, WalkStep};

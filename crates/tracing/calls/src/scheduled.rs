@@ -387,6 +387,7 @@ fn call(period: Period, depth: u32) -> Call {
         function: period.event,
         depth,
         entered: Some(period.start),
+        values: 0,
     }
 }
 

@@ -35,6 +35,9 @@ pub struct Call {
     /// open already when the stream's records begin (a forked child's inherited calls, a ring's oldest), or its entry
     /// is missing.
     pub entered: Option<u64>,
+    /// The place of the values that were recorded with the step ([`Trace::payload`]): where the call begins, of its
+    /// arguments; where the call ends, of its return value. 0 if there are none.
+    pub values: u64,
 }
 
 /// A step of a stream. Times are `CLOCK_MONOTONIC` in nanoseconds.
@@ -131,6 +134,7 @@ impl OpenEntry {
             function: self.function,
             depth: depth as u32,
             entered: (self.entered != NO_TIME).then_some(self.entered),
+            values: 0,
         }
     }
 }
@@ -163,6 +167,9 @@ pub struct StreamWalk<'t> {
     /// The chunk whose beginning must still be fitted to the open calls, after its gap was given.
     beginning: Option<Chunk<'t>>,
     losses: WalkLosses,
+    trace: &'t Trace,
+    /// The place of the values with which the innermost call is about to return, or 0.
+    returned: u64,
     /// The number of calls of unknown functions that may still be taken to be open: a chunk may claim any depth, but
     /// each exit takes two bytes.
     unknown: usize,
@@ -241,6 +248,8 @@ impl<'t> StreamWalk<'t> {
             reopened: Vec::new(),
             beginning: None,
             losses: WalkLosses::default(),
+            trace,
+            returned: 0,
             unknown: usize::try_from(stream.bytes / 2)
                 .unwrap_or(usize::MAX)
                 .max(FEW_UNKNOWN),
@@ -411,7 +420,7 @@ impl<'t> StreamWalk<'t> {
     /// [`StreamWalk::next`].
     #[inline]
     pub(crate) fn run(&mut self, limit: u64, mut take: impl FnMut(WalkStep) -> bool) {
-        if self.unwinding.is_some() || self.ungiven > 0 {
+        if self.unwinding.is_some() || self.ungiven > 0 || self.returned != 0 {
             return;
         }
         // In variables of their own these values stay in registers.
@@ -423,6 +432,9 @@ impl<'t> StreamWalk<'t> {
             }
             let depth = self.open.len();
             let step = if plain.function != 0 {
+                if decoder.has_arguments_behind(plain) {
+                    break;
+                }
                 let open = OpenEntry {
                     function: plain.function,
                     entered: time,
@@ -446,12 +458,30 @@ impl<'t> StreamWalk<'t> {
         (self.decoder, self.last) = (decoder, last);
     }
 
+    /// Takes the arguments of the call that begins. Returns their place, or 0.
+    #[inline]
+    fn arguments(&mut self) -> u64 {
+        if !self.decoder.has_arguments() {
+            return 0;
+        }
+        match self.decoder.next() {
+            Some(Ok(Record::Arguments { payload })) => self.trace.place_of(payload),
+            // A damaged record ends the chunk.
+            Some(Err(_)) => {
+                self.losses.malformed += 1;
+                0
+            }
+            _ => 0,
+        }
+    }
+
     #[cold]
     fn rare(&mut self, record: Record<'t>) -> Option<WalkStep> {
         match record {
             Record::Unwound { time, cause, calls } => {
                 let stray = (calls as usize).saturating_sub(self.open.len());
                 self.losses.stray_exits = self.losses.stray_exits.saturating_add(stray as u64);
+                self.returned = 0;
                 self.unwinding = Some(UnwindProgress {
                     until: self.open.len().saturating_sub(calls as usize),
                     time: self.time_of(time),
@@ -460,6 +490,7 @@ impl<'t> StreamWalk<'t> {
                 None
             }
             Record::Discarded { time } => {
+                self.returned = 0;
                 let time = self.time_of(time);
                 let Some(open) = self.open.pop() else {
                     self.losses.stray_exits += 1;
@@ -487,7 +518,14 @@ impl<'t> StreamWalk<'t> {
                 self.switch(stack);
                 Some(WalkStep::Switch { time, stack })
             }
-            Record::Entry { .. } | Record::Exit { .. } | Record::Other { .. } => None,
+            Record::Returned { payload } => {
+                self.returned = self.trace.place_of(payload);
+                None
+            }
+            Record::Entry { .. }
+            | Record::Exit { .. }
+            | Record::Arguments { .. }
+            | Record::Other { .. } => None,
         }
     }
 }
@@ -513,7 +551,8 @@ impl Iterator for StreamWalk<'_> {
                         function,
                         entered: time,
                     };
-                    let call = open.call(self.open.len());
+                    let mut call = open.call(self.open.len());
+                    call.values = self.arguments();
                     self.open.push(open);
                     return Some(WalkStep::Enter { time, call });
                 }
@@ -523,9 +562,11 @@ impl Iterator for StreamWalk<'_> {
                         self.losses.stray_exits += 1;
                         continue;
                     };
+                    let mut call = self.ended(open);
+                    call.values = std::mem::take(&mut self.returned);
                     return Some(WalkStep::Leave {
                         time,
-                        call: self.ended(open),
+                        call,
                         ending: CallEnding::Returned,
                     });
                 }

@@ -1,5 +1,6 @@
 //! The lines of `journal.jsonl`.
 
+use crate::RecordedValues;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -72,6 +73,8 @@ pub enum JournalEntry {
         /// The change.
         change: TaskChange,
     },
+    /// Functions of whose calls values are recorded.
+    Values(RecordedValues),
     /// Functions of which only chosen executions are recorded.
     Sampled(SampledFunctions),
     /// The counts of sampled functions in a stream; written when the recording ends.

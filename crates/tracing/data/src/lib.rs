@@ -15,6 +15,7 @@ mod place;
 mod reader;
 mod switches;
 mod tasks;
+mod values;
 mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
@@ -28,4 +29,5 @@ pub use journal::{
 pub use reader::{Stream, Trace, TraceDamage, TraceOpenError, TracedProcess};
 pub use switches::ThreadSwitches;
 pub use tasks::TaskEvent;
+pub use values::{Digits, Member, RecordedValues, Value, ValueDescription, ValueForm};
 pub use writer::{TraceWriteError, TraceWriter};

@@ -7,8 +7,8 @@ use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
 use crate::tasks::TaskIndex;
 use crate::{
-    ClockMap, ClockPair, JournalEntry, ModuleMapping, ProcessCause, SampledFunctions, TaskEvent,
-    ThreadSwitches, TraceInfo, TracedModule,
+    ClockMap, ClockPair, JournalEntry, ModuleMapping, ProcessCause, RecordedValues,
+    SampledFunctions, TaskEvent, ThreadSwitches, TraceInfo, TracedModule,
 };
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{
@@ -17,7 +17,7 @@ use dioptra_tracelayout::directory::{
 };
 use dioptra_tracelayout::{FunctionEntry, VERSION};
 use index::parse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,6 +150,9 @@ pub struct Trace {
     notes: Vec<String>,
     untraced: Vec<String>,
     sampled: Vec<SampledFunctions>,
+    values: Vec<RecordedValues>,
+    /// The index in `values` by function.
+    valued: HashMap<u32, usize>,
     counted: BTreeMap<(u32, u32), (u64, u64)>,
     /// The stated names of functions, by the id of the first function of each run.
     named: BTreeMap<u32, Vec<String>>,
@@ -185,6 +188,8 @@ impl Trace {
             notes: Vec::new(),
             untraced: Vec::new(),
             sampled: Vec::new(),
+            values: Vec::new(),
+            valued: HashMap::new(),
             counted: BTreeMap::new(),
             named: BTreeMap::new(),
             functions: Vec::new(),
@@ -255,6 +260,42 @@ impl Trace {
     /// Returns the functions of which only chosen executions were recorded.
     pub fn sampled(&self) -> &[SampledFunctions] {
         &self.sampled
+    }
+
+    /// Returns the values that were recorded of a function's calls; `None` if there are none.
+    pub fn values(&self, function: u32) -> Option<&RecordedValues> {
+        // Most traces have none.
+        match self.values.is_empty() {
+            true => None,
+            false => self.values.get(*self.valued.get(&function)?),
+        }
+    }
+
+    /// Returns the place of a record's payload among the records: [`Trace::payload`] returns it again. The place is
+    /// never 0. Returns 0 if the payload is not of this trace.
+    pub fn place_of(&self, payload: &[u8]) -> u64 {
+        let Some(records) = &self.records else {
+            return 0;
+        };
+        let place = payload
+            .as_ptr()
+            .addr()
+            .checked_sub(records.bytes().as_ptr().addr());
+        place
+            .filter(|place| *place < records.bytes().len())
+            .unwrap_or(0) as u64
+    }
+
+    /// Returns the payload of a record at a [place](Trace::place_of); empty if there is none.
+    pub fn payload(&self, place: u64) -> &[u8] {
+        let payload = || {
+            let place = usize::try_from(place).ok()?;
+            let bytes = self.records.as_ref()?.bytes();
+            // The head of the escape ends with the number of words.
+            let words = *bytes.get(place.checked_sub(1)?)?;
+            bytes.get(place..place.checked_add(2 * usize::from(words))?)
+        };
+        payload().unwrap_or_default()
     }
 
     /// Returns the counts of sampled functions by stream and function: the executions that would have been recorded
@@ -510,6 +551,12 @@ impl Trace {
                 tid,
                 change,
             } => self.tasks.tell(time, (pid, tid), change),
+            JournalEntry::Values(values) => {
+                let functions = values.functions.iter();
+                self.valued
+                    .extend(functions.map(|function| (*function, self.values.len())));
+                self.values.push(values);
+            }
             JournalEntry::Sampled(functions) => self.sampled.push(functions),
             JournalEntry::Counted { stream, functions } => {
                 for counts in functions {

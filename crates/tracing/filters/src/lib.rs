@@ -45,6 +45,7 @@
 //! |---|---|
 //! | `-F` `-N` `-C` `-H` | `FUNCTION[@MODULE][@ACTION,…]`; joined by `;` or repeated; `-F !f` is `-N f` |
 //! | `-T` | `FUNCTION[@MODULE]@ACTION,…` |
+//! | `-A` `-R` | `FUNCTION[@MODULE]@VALUE,…`: values that are recorded with calls; `-R f` is `-R f@retval` |
 //! | `-D` `-t` `-Z` | a number; a time (`1500us`, `1.5ms`); a size (`4k`). The last one counts |
 //! | `-L` | a source file or folder, or a pattern for paths; `!PATH` and `PATH@hide` hide it |
 //!
@@ -57,6 +58,7 @@
 //!   an error, not a module.
 //! - Actions: `filter`, `notrace`, `hide`, `caller`, `depth=N`, `time=T`, `size=N`, `trace`, `trace_on`, `trace_off`,
 //!   `finish`, `backtrace`, `color=C`, `sample=S`, `if:argN==V`, and `recover`, which has no effect ([`Rules::notes`]).
+//!   Values are actions, too: `argN`, `fpargN` and `retval`, each perhaps with `/` and a [form](ValueFormat).
 //!   `-F f@A` is `-T f@filter,A`, and likewise `-N` notrace, `-C` caller, `-H` hide.
 //! - All rules that match a function hold together; where two contradict each other, the later one does.
 //! - An error ([`SyntaxError`]) shows the text and the position. Rules that match nothing are [`Warning`]s with the nearest
@@ -178,9 +180,9 @@ pub use probe::Probe;
 pub use random::{Pace, thread_seed};
 #[cfg(feature = "std")]
 pub use rules::{
-    ArgumentCondition, COLORS, MatchStyle, NameForms, RuleOption, Rules, SampleRule, SyntaxError,
-    UnitError, is_cpp, parse_bool, parse_share, parse_size, parse_time, qualified_name,
-    simple_name,
+    ArgumentCondition, COLORS, MOST_ARGUMENTS, MatchStyle, NameForms, RuleOption, Rules,
+    SampleRule, SyntaxError, UnitError, ValueFormat, ValuePlace, ValueRequest, is_cpp, parse_bool,
+    parse_share, parse_size, parse_time, qualified_name, simple_name,
 };
 pub use sampler::{SampleKind, Sampler, Sampling};
 pub use tail::{Moves, Tail};

@@ -57,6 +57,7 @@ pub mod message;
 pub mod record;
 pub mod sampling;
 pub mod switches;
+pub mod values;
 
 pub use chunk::ChunkHeader;
 pub use directory::{EventPlace, FunctionEntry, FunctionKind};

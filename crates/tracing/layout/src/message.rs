@@ -416,6 +416,10 @@ pub mod thread {
         /// The call is judged when it ends, together with the calls below it. [`JudgeNumbers`](super::JudgeNumbers)
         /// follow the thunk.
         pub const JUDGED: u64 = 128;
+        /// The arguments of the call are recorded. [`ValueNumbers`](crate::values::ValueNumbers) follow the thunk.
+        pub const ARGUMENTS: u64 = 256;
+        /// The value with which the call returns is recorded. A bit in front of hooks of exits.
+        pub const RETURNED: u64 = 512;
     }
 
     /// The stack slot in the floor of a shadow stack: larger than all addresses.
@@ -451,6 +455,10 @@ pub mod thread {
     /// the thunk.
     pub const THUNK_SLOT: i64 = THUNK_START + THUNK_SIZE;
 
+    /// The offset of the [`ValueNumbers`](crate::values::ValueNumbers) of a function whose values are recorded from the
+    /// address to which hooks of entries return.
+    pub const THUNK_VALUES: i64 = THUNK_SLOT + size_of::<JudgeNumbers>() as i64;
+
     /// The numbers that follow the thunk of a function that is judged.
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
@@ -476,5 +484,5 @@ pub mod thread {
 
     /// The number of bytes of a chunk that stay free behind [`CURSOR_END`]: room for the largest record of the hot
     /// path, and for the records that close a chunk.
-    pub const MARGIN: usize = 64;
+    pub const MARGIN: usize = 256;
 }

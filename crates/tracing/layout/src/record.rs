@@ -24,9 +24,10 @@
 //! | 2 entry | 3 | u16 delta, u32 id: an entry whose id is larger than 65535 |
 //! | 3 unwound | 4 | u16 delta, u16 [cause](UnwindCause), u32 n: the n innermost calls ended without returning |
 //! | 4 lost | 4 | u64 n: n records of this thread are missing here |
-//! | 5 arguments | n | reserved: values of the entry or exit before |
+//! | 5 arguments | n | [values](crate::values) of the innermost open call, which the record before has begun |
 //! | 6 stack | 3 | u16 delta, u32 n: the thread goes on, on call stack n (coroutines; a stream begins on stack 0). Numbers are unique in a process: another thread may go on with a stack. First in each chunk that begins on another stack than 0; the calls that the chunk lists are that stack's |
 //! | 7 discarded | 0 | the call that returns with the next record was judged at its end: neither the call nor the calls below it are shown |
+//! | 8 returned | n | [values](crate::values) with which the innermost open call returns, by the next record that is an exit |
 //!
 //! Errors do not add up: ticks are truncated readings of the clock, and the clock after a record is the clock after
 //! the record before plus the delta.
@@ -50,13 +51,22 @@ const TIME: u8 = 1;
 const ENTRY: u8 = 2;
 const UNWOUND: u8 = 3;
 const LOST: u8 = 4;
+const ARGUMENTS: u8 = 5;
 const STACK: u8 = 6;
 const DISCARDED: u8 = 7;
+const RETURNED: u8 = 8;
 
 /// The first two words of a time escape, as one number in memory.
 pub const TIME_ESCAPE: u32 = ESCAPE as u32 | (TIME as u32 | 4 << 8) << 16;
 /// The first two words of an entry with a large id, as one number in memory.
 pub const ENTRY_ESCAPE: u32 = ESCAPE as u32 | (ENTRY as u32 | 3 << 8) << 16;
+/// The first two words of an escape with a call's arguments and no payload, as one number in memory. The number of
+/// words of the payload is added to its uppermost byte.
+pub const ARGUMENTS_ESCAPE: u32 = ESCAPE as u32 | (ARGUMENTS as u32) << 16;
+/// The first two words of an escape with one word of 8 bytes that a call returns, as one number in memory.
+pub const RETURNED_ESCAPE: u32 = ESCAPE as u32 | (RETURNED as u32 | 4 << 8) << 16;
+/// The number of bytes in front of the payload of an escape.
+pub const ESCAPE_HEAD: usize = 4;
 /// The two words in front of the exit of a call that is not shown, as one number in memory.
 pub const DISCARDED_ESCAPE: u32 = ESCAPE as u32 | (DISCARDED as u32) << 16;
 
@@ -125,6 +135,16 @@ pub enum Record<'a> {
     Discarded {
         /// The tick.
         time: u64,
+    },
+    /// The arguments of the innermost open call.
+    Arguments {
+        /// The [values](crate::values).
+        payload: &'a [u8],
+    },
+    /// The values with which the innermost open call returns.
+    Returned {
+        /// The [values](crate::values).
+        payload: &'a [u8],
     },
     /// An escape that this version does not know.
     Other {

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use dioptra_tracelayout::arena::{Arena, DROP, MONOTONIC, TSC};
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
+use dioptra_tracelayout::record::MAX_RECORD;
 use dioptra_tracelayout::{Encoder, VERSION};
 
 /// The time in milliseconds for which a thread waits for a chunk before it looks whether the recorder is alive.
@@ -194,6 +195,21 @@ impl RecordWriter {
             return true;
         }
         self.room() > 0
+    }
+
+    /// Returns true if there is a chunk with room for an ordinary record, and for `values` bytes of a call's values
+    /// beside it: both records must lie in the same chunk.
+    pub fn has_room_for(&mut self, values: usize) -> bool {
+        match values {
+            0 => self.has_room(),
+            _ => self.has_room() && self.room() >= values + MAX_RECORD,
+        }
+    }
+
+    /// Returns whether values of calls are recorded now. The buffer for calls of handlers that have interrupted a hook
+    /// is too small for them.
+    pub fn takes_values(&mut self) -> bool {
+        !self.record().interrupted.is_active()
     }
 
     /// Returns the approximate number of bytes of the stream's records. Chunks that were left early count as full.

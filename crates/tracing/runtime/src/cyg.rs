@@ -26,6 +26,7 @@ use crate::sampling::{self, CountChoice};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, OWN_WORK, ShadowEntry, StackGate, ThreadBlock};
 use crate::slow::{begin_work, change_gate, drop_entries};
+use crate::values::Values;
 use crate::{confined, judged, parked, socket, sys, thread};
 use call::HookCall;
 use core::ptr;
@@ -403,7 +404,13 @@ fn enter_slow(
         }
         let time = now(&arena);
         match judged {
-            Some(judged) => judged::begin(&mut writer, judged, call.slot, time, function.id),
+            Some(judged) => judged::begin(
+                &mut writer,
+                judged,
+                call.slot,
+                (time, function.id),
+                &Values::NONE,
+            ),
             None => {
                 writer.write(1, |to| to.entry(time, function.id));
             }

@@ -22,7 +22,7 @@ use core::ptr;
 use core::slice;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::chunk::{self, ChunkHeader};
-use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_UNWOUND};
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_UNWOUND, MARGIN};
 use dioptra_tracelayout::record::{MAX_RECORD, Record as Recorded};
 use dioptra_tracelayout::{Decoder, Encoder};
 
@@ -305,12 +305,13 @@ pub unsafe fn leave(block: &mut ThreadBlock, writer: &mut RecordWriter) {
 
 /// Makes the records agree with the shadow stack: a hook that was left may have changed one and not the other.
 fn complete(writer: &mut RecordWriter) {
+    let size = writer.arena().header().chunk_size as usize;
     let (memory, used) = writer.chunk();
     // SAFETY: this thread's chunk, which has a header and `used` bytes in use; a record that was begun behind them is
     // shorter than the chunk's margin.
     let (header, bytes) = unsafe {
         let behind = memory.add(used);
-        behind.write_bytes(0, MAX_RECORD);
+        behind.write_bytes(0, MARGIN.min(size.saturating_sub(used)));
         let header = memory.cast::<ChunkHeader>().read();
         let start = chunk::records_offset(header.open as usize);
         let bytes = slice::from_raw_parts(memory.add(start), used.saturating_sub(start));

@@ -8,9 +8,11 @@ use crate::sampling;
 use crate::session::MappedArena;
 use crate::shadow::{self, ShadowEntry, ThreadRecord};
 use crate::slow::record_unwound;
+use crate::values::Values;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use dioptra_filters::{SampleKind, Sampler, Tail};
+use dioptra_tracelayout::Encoder;
 use dioptra_tracelayout::message::thread::ENTRY_JUDGED;
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::sampling::{Judged, TAIL_WORDS, TAILS};
@@ -87,13 +89,16 @@ pub fn begin(
     writer: &mut RecordWriter,
     place: JudgedCounters,
     stack: u64,
-    time: u64,
-    function: u32,
+    (time, function): (u64, u32),
+    values: &Values,
 ) {
     let elsewhere = writer.record().interrupted.is_active();
     let sequence = writer.record().sequence;
     let (next, before) = (writer.cursor().next, writer.cursor().time);
-    let is_written = writer.write(1, |to| to.entry(time, function));
+    let is_written = writer.write(1, |to| {
+        to.entry(time, function)?;
+        values.write(to, Encoder::arguments)
+    });
     let is_here = is_written && !elsewhere && writer.record().sequence == sequence;
     // SAFETY: as above.
     let state = unsafe { &mut *place.state };
@@ -105,18 +110,26 @@ pub fn begin(
 }
 
 /// Records that a call returns. Returns false if the call is not judged, so that its end must still be recorded.
-pub fn end(writer: &mut RecordWriter, arena: &MappedArena, entry: &ShadowEntry) -> bool {
+pub fn end(
+    writer: &mut RecordWriter,
+    arena: &MappedArena,
+    entry: &ShadowEntry,
+    values: &Values,
+) -> bool {
     if entry.flags & ENTRY_JUDGED == 0 || !entry.is_open() {
         return false;
     }
-    if !writer.has_room() {
+    if !writer.has_room_for(values.size()) {
         writer.next_chunk();
     }
     let time = now(arena);
     match judge(writer, arena, entry, time) {
         JudgedOutcome::TakenBack => {}
         JudgedOutcome::Kept => {
-            writer.write(1, |to| to.exit(time));
+            writer.write(1, |to| {
+                values.write(to, Encoder::returned)?;
+                to.exit(time)
+            });
         }
         JudgedOutcome::Discarded => {
             writer.write(1, |to| to.discarded(time));

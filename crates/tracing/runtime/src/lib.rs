@@ -63,6 +63,7 @@ pub mod tell;
 mod testing;
 pub mod thread;
 pub mod unwind;
+pub mod values;
 
 #[cfg(feature = "preload")]
 mod preload;

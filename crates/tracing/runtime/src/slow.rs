@@ -7,17 +7,20 @@ use crate::parked::{self, FoundCall};
 use crate::sampling::{self, CountChoice};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Caller, ShadowEntry, StackGate, ThreadBlock, ThreadRecord};
+use crate::values::{self, Values};
 use crate::{confined, judged, socket, switch, sys, thread};
 use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
+use dioptra_tracelayout::Encoder;
 use dioptra_tracelayout::message::thread::{self as layout, kind};
 use dioptra_tracelayout::record::UnwindCause;
 
 /// Goes on for the hook of an entry. Returns the frame pointer with which the function runs if the call is on the
 /// shadow stack. Returns 0 if the call goes on elsewhere: in the function's body, as if there had been no hook, or
-/// in another thunk. Then that address replaces the function id in `frame`.
-pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
+/// in another thunk. Then that address replaces the function id in `frame`. The call's vector registers are saved at
+/// `vectors`.
+pub extern "C" fn enter(frame: &mut EnterFrame, vectors: *const u8) -> u64 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     let slot = frame.slot();
@@ -28,9 +31,9 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     let _signals = sys::BlockedSignals::new();
     let other = interrupted::other(block, slot);
     let way = if other == BusyHook::Interrupted {
-        enter_in_handler(block, frame, slot)
+        enter_in_handler(block, (frame, vectors), slot)
     } else {
-        let way = enter_here(block, frame, slot, other);
+        let way = enter_here(block, (frame, vectors), slot, other);
         block.busy = 0;
         way
     };
@@ -49,7 +52,11 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
 }
 
 /// Handles a call of a signal handler that has interrupted a hook.
-fn enter_in_handler(block: &mut ThreadBlock, frame: &EnterFrame, slot: u64) -> EntryPath {
+fn enter_in_handler(
+    block: &mut ThreadBlock,
+    frame: (&EnterFrame, *const u8),
+    slot: u64,
+) -> EntryPath {
     let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return EntryPath::Body;
     };
@@ -95,7 +102,7 @@ enum EntryPath {
 
 fn enter_here(
     block: &mut ThreadBlock,
-    frame: &EnterFrame,
+    (frame, vectors): (&EnterFrame, *const u8),
     slot: u64,
     other: BusyHook,
 ) -> EntryPath {
@@ -168,15 +175,23 @@ fn enter_here(
     let id = entry.id();
     change_gate(&mut block.gate, kind, slot, arena.header().levels);
     if kind & kind::MUTE == 0 {
+        let values = match kind & kind::ARGUMENTS {
+            // SAFETY: the numbers follow the thunk of every hook with such a duty.
+            1.. if writer.takes_values() => unsafe { values::arguments(frame, vectors) },
+            _ => Values::NONE,
+        };
         // A chunk's header lists the calls that were open before, so the chunk is taken before the call is pushed.
-        if !writer.has_room() {
+        if !writer.has_room_for(values.size()) {
             writer.next_chunk();
         }
         let time = now(&arena);
         match judged {
-            Some(judged) => judged::begin(&mut writer, judged, slot, time, id),
+            Some(judged) => judged::begin(&mut writer, judged, slot, (time, id), &values),
             None => {
-                writer.write(1, |to| to.entry(time, id));
+                writer.write(1, |to| {
+                    to.entry(time, id)?;
+                    values.write(to, Encoder::arguments)
+                });
             }
         }
     }
@@ -191,6 +206,15 @@ fn enter_here(
 
 /// Returns the duties of the hook that gave up: the word in front of the hook, which the thunk has called.
 fn hook_kind(frame: &EnterFrame) -> u64 {
+    // SAFETY: the hook has passed the address to which it returns, and the word is in front of the hook.
+    unsafe {
+        let hook = arch::hook(frame.thunk);
+        ptr::with_exposed_provenance::<u64>((hook - 8) as usize).read_unaligned()
+    }
+}
+
+/// Returns the duties of a hook of an exit that gave up; see [`hook_kind`].
+fn exit_kind(frame: &ExitFrame) -> u64 {
     // SAFETY: the hook has passed the address to which it returns, and the word is in front of the hook.
     unsafe {
         let hook = arch::hook(frame.thunk);
@@ -393,8 +417,8 @@ pub fn is_thunk(address: u64) -> bool {
     arch::is_thunk(|at| sys::peek(sys::pid(), address.wrapping_add(at)))
 }
 
-/// Goes on for the hook of an exit.
-pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
+/// Goes on for the hook of an exit. The vector registers are saved at `vectors`.
+pub extern "C" fn exit(frame: &mut ExitFrame, vectors: *const u8) -> u32 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     let slot = frame.slot();
@@ -411,7 +435,7 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
         return 0;
     }
     let other = interrupted::other(block, slot);
-    let found = exit_here(block, frame, other);
+    let found = exit_here(block, (frame, vectors), other);
     if other == BusyHook::Interrupted {
         // SAFETY: this thread's record, while signals are blocked.
         interrupted::end_if_done(unsafe { &mut *block.record });
@@ -433,7 +457,11 @@ fn lost() -> ! {
 }
 
 /// Goes back to the caller, if it is known.
-fn exit_here(block: &mut ThreadBlock, frame: &mut ExitFrame, other: BusyHook) -> Option<()> {
+fn exit_here(
+    block: &mut ThreadBlock,
+    (frame, vectors): (&mut ExitFrame, *const u8),
+    other: BusyHook,
+) -> Option<()> {
     let slot = frame.slot();
     let (token, frame_pointer) = (frame.token(), frame.frame_pointer());
     let record = session::arena()
@@ -472,16 +500,26 @@ fn exit_here(block: &mut ThreadBlock, frame: &mut ExitFrame, other: BusyHook) ->
         *entry
     };
     block.gate.leave(&[now_open]);
+    let values = match exit_kind(frame) & kind::RETURNED {
+        // SAFETY: the numbers follow the thunk of every hook with such a duty.
+        1.. if now_open.is_open() && writer.takes_values() => unsafe {
+            values::returned(frame, vectors)
+        },
+        _ => Values::NONE,
+    };
     if !now_open.is_open() {
         // The call was not recorded, or its end was recorded before.
     } else if stopped() {
         writer.close();
-    } else if !judged::end(&mut writer, &arena, &now_open) {
-        if !writer.has_room() {
+    } else if !judged::end(&mut writer, &arena, &now_open, &values) {
+        if !writer.has_room_for(values.size()) {
             writer.next_chunk();
         }
         let time = now(&arena);
-        writer.write(1, |to| to.exit(time));
+        writer.write(1, |to| {
+            values.write(to, Encoder::returned)?;
+            to.exit(time)
+        });
     }
     // SAFETY: this thread's record, and its entry.
     unsafe {

@@ -433,11 +433,20 @@ pub fn peek(pid: u32, address: u64) -> Option<u64> {
 /// Returns the words from an address on, as far as they are mapped; less than a page of them.
 pub fn read_memory(pid: u32, address: u64, words: &mut [u64]) -> &[u64] {
     let size = size_of_val(words);
-    let local = [words.as_mut_ptr().expose_provenance(), size];
+    // SAFETY: the slice's bytes; any bytes are words.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size) };
+    let read = read_bytes(pid, address, bytes).len() / size_of::<u64>();
+    words.get(..read).unwrap_or_default()
+}
+
+/// Returns the bytes from an address on, as far as they are mapped; less than a page of them.
+pub fn read_bytes(pid: u32, address: u64, bytes: &mut [u8]) -> &[u8] {
+    let size = bytes.len();
+    let local = [bytes.as_mut_ptr().expose_provenance(), size];
     let address = address as usize;
     // The kernel reads no range in part, so the words on the first page are a range of their own.
     let first = size.min(PAGE - address % PAGE);
-    let remote = [address, first, address + first, size - first];
+    let remote = [address, first, address.wrapping_add(first), size - first];
     // SAFETY: the kernel checks the remote addresses, the local ones are the slice's.
     let read = unsafe {
         syscall(
@@ -452,8 +461,8 @@ pub fn read_memory(pid: u32, address: u64, words: &mut [u64]) -> &[u64] {
             ],
         )
     };
-    let read = usize::try_from(read).unwrap_or(0) / size_of::<u64>();
-    words.get(..read).unwrap_or_default()
+    let read = usize::try_from(read).unwrap_or(0);
+    bytes.get(..read).unwrap_or_default()
 }
 
 /// Returns the alternate stack of this thread's signal handlers, as the kernel reports it.

@@ -27,6 +27,8 @@ Examples:
   dioptra trace record ./program --its-option    functions that a compiler has prepared (-pg, -mfentry,
                                                  -fpatchable-function-entry, ...), else all functions
   dioptra trace record -P 'parse_.*' ./program   some functions of a program as it is
+  dioptra trace record -A 'open@arg1/s,arg2/x32' -R open@retval/i32 ./program
+                                                 with arguments and return values of a function
   dioptra trace record -F main -F a@sample=100 ./program
                                                  every hundredth execution of a, and what it calls
 
@@ -69,6 +71,24 @@ pub struct Tracing {
     patches: PatchTexts,
     #[command(flatten)]
     rules: RuleTexts,
+    /// Record arguments of these functions: NAME or a pattern, with @VALUE,… such as @arg1,arg2/s. A value is argN, or
+    /// fpargN for a floating-point number, and a form: /d /i /u /x /o (with 8, 16, 32 or 64 bits), /c, /p, /f32 /f64, /s
+    /// for text and /S for std::string (with the largest number of bytes, 64 by default)
+    #[arg(
+        short = 'A',
+        long,
+        value_name = "FUNC@VALUE",
+        allow_hyphen_values = true
+    )]
+    argument: Vec<String>,
+    /// Record return values of these functions, in a form as with -A, such as @retval/i32
+    #[arg(
+        short = 'R',
+        long,
+        value_name = "FUNC@retval",
+        allow_hyphen_values = true
+    )]
+    retval: Vec<String>,
     /// Kind of patterns: regular expressions, a shell's patterns, or plain names
     #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
     style: MatchStyle,
@@ -127,10 +147,6 @@ pub struct Tracing {
 /// uftrace's options that dioptra lacks. Each has an error of its own, in place of clap's guess at another option.
 #[derive(clap::Args)]
 struct Absent {
-    #[arg(short = 'A', long, hide = true, value_name = "SPEC", value_parser = no_arguments)]
-    argument: Vec<String>,
-    #[arg(short = 'R', long, hide = true, value_name = "SPEC", value_parser = no_arguments)]
-    retval: Vec<String>,
     #[arg(short = 'a', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_arguments)]
     auto_args: Option<String>,
     #[arg(short = 'k', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_kernel)]
@@ -160,7 +176,7 @@ struct Absent {
 }
 
 fn no_arguments(_: &str) -> Result<String, String> {
-    Err("arguments and return values are not recorded yet".to_owned())
+    Err("types are not read from debug information yet; name the values with -A and -R".to_owned())
 }
 
 fn no_kernel(_: &str) -> Result<String, String> {
@@ -445,9 +461,14 @@ impl Tracing {
     /// Returns the recording that the arguments ask for.
     pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
         let rules = self.limited_rules();
+        let texts = |option, texts: &[String]| -> Vec<(RuleOption, String)> {
+            texts.iter().map(|text| (option, text.clone())).collect()
+        };
+        let arguments = texts(RuleOption::Argument, &self.argument);
+        let returned = texts(RuleOption::Retval, &self.retval);
         let selector = RuleSelector::new(Choice {
             patches: self.patches.parse(self.style).map_err(usage)?,
-            rules: rules.clone(),
+            rules: [rules.clone(), arguments, returned].concat(),
             style: self.style,
             library_calls: match (self.no_libcall, self.nest_libcall) {
                 (true, _) => LibraryCalls::None,

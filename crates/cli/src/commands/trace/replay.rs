@@ -297,14 +297,17 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
                     && let Some((
                         next,
                         ShownStep::Leave {
-                            time: end, ending, ..
+                            time: end,
+                            ending,
+                            call: returned,
+                            ..
                         },
                     )) = peek()
                     && *next == place
                     && *ending != CallEnding::Open
                     && range.contains(*end)
                 {
-                    self.leaf(place, time, call, *end, *ending);
+                    self.leaf(place, time, call, (*end, *ending, *returned));
                     return true;
                 } else {
                     self.begin(place, time, call);

@@ -7,8 +7,8 @@ pub use warning::Warning;
 use crate::plan::{ANY_SIZE, Action, NO_LIMIT, Plan, PlanHeader, fact, flag};
 use crate::random::Pace;
 use crate::rules::{
-    Changes, FilterMode, NameForms, Pattern, Rules, SampleRule, module_matches, nearest_names,
-    nearest_word,
+    Changes, FilterMode, NameForms, Pattern, Rules, SampleRule, ValueRequest, module_matches,
+    nearest_names, nearest_word,
 };
 use crate::sampler::{SampleKind, Sampling, TOLD};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +124,8 @@ pub struct Compiler {
     modules: BTreeSet<String>,
     sizeless: u64,
     placeless: u64,
+    /// The values that rules ask for at the function that was added last.
+    values: Vec<ValueRequest>,
 }
 
 impl Compiler {
@@ -170,6 +172,7 @@ impl Compiler {
             modules: BTreeSet::new(),
             sizeless: 0,
             placeless: 0,
+            values: Vec::new(),
             rules,
             options,
         })
@@ -181,6 +184,9 @@ impl Compiler {
             self.modules.insert(function.module.to_string());
         }
         let changes = self.changes(function);
+        self.values.clear();
+        self.values.extend(&changes.arguments);
+        self.values.extend(changes.returned);
         let hidden_place = self.is_hidden_by_location(function);
         let mut action = self.action(&changes, function);
         if hidden_place && !action.has(flag::NOTRACE) {
@@ -202,6 +208,13 @@ impl Compiler {
         }
         self.functions.push(number);
         number
+    }
+
+    /// Returns the values that rules ask for at the function that was added last: arguments in the order in which they
+    /// are passed, then the return value.
+    #[must_use]
+    pub fn values(&self) -> &[ValueRequest] {
+        &self.values
     }
 
     /// Returns the merged changes of all rules that match the function.

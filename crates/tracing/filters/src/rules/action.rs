@@ -3,6 +3,7 @@
 use super::error::{OptionText, SyntaxError, TextPart};
 use super::nearest::nearest_word;
 use super::units::{SIZE_FORM, TIME_FORM, UnitError, parse_size, parse_time};
+use super::values::{ValuePlace, ValueRequest, is_value, value_request};
 use crate::random::Pace;
 use std::format;
 use std::string::{String, ToString};
@@ -93,6 +94,10 @@ pub(crate) struct Changes {
     pub sample: Option<SampleRule>,
     pub condition: Option<ArgumentCondition>,
     pub recover: bool,
+    /// The arguments to record, each once, in the order in which they are passed.
+    pub arguments: Vec<ValueRequest>,
+    /// The return value to record.
+    pub returned: Option<ValueRequest>,
 }
 
 impl Changes {
@@ -110,6 +115,30 @@ impl Changes {
         self.time = later.time.or(self.time);
         self.size = later.size.or(self.size);
         self.sample = later.sample.or(self.sample);
+        for request in &later.arguments {
+            self.ask_for(*request);
+        }
+        self.returned = later.returned.or(self.returned);
+    }
+
+    /// Asks for a value, in place of an earlier request for the same one.
+    pub fn ask_for(&mut self, request: ValueRequest) {
+        if request.place == ValuePlace::Returned {
+            self.returned = Some(request);
+            return;
+        }
+        match self
+            .arguments
+            .binary_search_by_key(&request.place, |known| known.place)
+        {
+            Ok(at) => self.arguments[at] = request,
+            Err(at) => self.arguments.insert(at, request),
+        }
+    }
+
+    /// Returns true if the rule asks for values of calls.
+    pub fn asks_for_values(&self) -> bool {
+        !self.arguments.is_empty() || self.returned.is_some()
     }
 
     /// Returns true if the rule switches tracing on or off, or ends it.
@@ -157,6 +186,21 @@ pub(crate) fn parse_suffix(
             Some((name, value)) => (name.trim(), Some(value.trim())),
             None => (word, None),
         };
+        if is_value(word.text) {
+            let request = value_request(source, word)?;
+            let same = |known: &ValueRequest| known.place == request.place;
+            let mut known = suffix
+                .changes
+                .arguments
+                .iter()
+                .chain(&suffix.changes.returned);
+            if known.any(same) {
+                let problem = format!("`{}` is given twice", word.text);
+                return Err(source.error(word.place(), problem, "leave one of them out"));
+            }
+            suffix.changes.ask_for(request);
+            continue;
+        }
         let known = canonical(name.text);
         if known.is_none() && index == 0 && value.is_none() && is_module(source, word)? {
             suffix.module = Some(word.text.to_string());
@@ -315,15 +359,7 @@ fn looks_like_a_module(word: &str) -> bool {
 
 /// Returns true for actions of uftrace that record values.
 fn is_of_arguments(word: &str) -> bool {
-    let numbered = |word: &str| {
-        word.strip_prefix("fparg")
-            .or_else(|| word.strip_prefix("arg"))
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    numbered(word)
-        || word == "retval"
-        || word.starts_with("retval/")
-        || matches!(word, "auto-args" | "read" | "callsite" | "clear")
+    is_value(word) || matches!(word, "auto-args" | "read" | "callsite" | "clear")
 }
 
 fn unknown(source: OptionText<'_>, word: TextPart<'_>) -> SyntaxError {

@@ -6,12 +6,14 @@ mod nearest;
 mod pattern;
 mod simple_name;
 mod units;
+mod values;
 
 pub use action::{ArgumentCondition, COLORS, SampleRule};
 pub use error::SyntaxError;
 pub use pattern::MatchStyle;
 pub use simple_name::{NameForms, is_cpp, qualified_name, simple_name};
 pub use units::{UnitError, parse_bool, parse_share, parse_size, parse_time};
+pub use values::{MOST_ARGUMENTS, ValueFormat, ValuePlace, ValueRequest};
 
 pub(crate) use action::{ACTIONS, Changes, FilterMode};
 pub(crate) use nearest::{nearest_names, nearest_word};
@@ -45,6 +47,10 @@ pub enum RuleOption {
     Size,
     /// `-L`: show functions of these source files alone, or hide them.
     Location,
+    /// `-A`: record arguments of these functions.
+    Argument,
+    /// `-R`: record the return values of these functions.
+    Retval,
 }
 
 impl RuleOption {
@@ -61,6 +67,8 @@ impl RuleOption {
             Self::Time => "-t",
             Self::Size => "-Z",
             Self::Location => "-L",
+            Self::Argument => "-A",
+            Self::Retval => "-R",
         }
     }
 
@@ -191,7 +199,7 @@ impl Rules {
             let form = "write FUNCTION, FUNCTION@MODULE or FUNCTION@ACTION,…";
             return Err(source.error(name.place(), "a function's name is missing", form));
         }
-        let suffix = match words {
+        let mut suffix = match words {
             Some(words) => parse_suffix(source, words, &implied)?,
             None if option == RuleOption::Trigger => {
                 let end = part.place().end;
@@ -203,6 +211,7 @@ impl Rules {
                 ..Suffix::default()
             },
         };
+        values::complete(option, source, part, &mut suffix.changes)?;
         if suffix.changes == Changes::default() {
             let end = part.place().end;
             let remedy = format!("add one of {}", ACTIONS.join(", "));
@@ -325,6 +334,29 @@ impl Rules {
         } else {
             None
         }
+    }
+
+    /// Returns true if any rule asks for values of calls: arguments or return values.
+    #[must_use]
+    pub fn ask_for_values(&self) -> bool {
+        self.rules.iter().any(|rule| rule.changes.asks_for_values())
+    }
+
+    /// Returns true if there is a rule that does not only ask for values of calls.
+    #[must_use]
+    pub fn do_more_than_ask_for_values(&self) -> bool {
+        let more = |rule: &Rule| {
+            let rest = Changes {
+                arguments: Vec::new(),
+                returned: None,
+                ..rule.changes.clone()
+            };
+            rest != Changes::default()
+        };
+        self.locations.len() + self.rules.iter().filter(|rule| more(rule)).count() > 0
+            || self.depth.is_some()
+            || self.time.is_some()
+            || self.size.is_some()
     }
 
     /// Returns warnings about actions that have no effect.

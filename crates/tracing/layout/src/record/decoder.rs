@@ -1,7 +1,8 @@
 //! The decoder: bytes in, records out.
 
 use super::{
-    DISCARDED, ENTRY, ESCAPE, LOST, Record, STACK, TIME, TIME_ESCAPE, UNWOUND, UnwindCause,
+    ARGUMENTS, DISCARDED, ENTRY, ESCAPE, LOST, RETURNED, Record, STACK, TIME, TIME_ESCAPE, UNWOUND,
+    UnwindCause,
 };
 
 /// An entry or an exit in its short form that a decoder has not taken yet.
@@ -85,6 +86,23 @@ impl<'a> Decoder<'a> {
     pub fn accept(&mut self, plain: Plain) {
         self.offset += if plain.function == 0 { 2 } else { 4 };
         self.time = plain.time;
+    }
+
+    /// Returns true if a call's arguments follow the entry that [`Decoder::plain`] has returned.
+    #[inline]
+    pub fn has_arguments_behind(&self, entry: Plain) -> bool {
+        let mut behind = self.clone();
+        behind.accept(entry);
+        behind.has_arguments()
+    }
+
+    /// Returns true if the next record is a call's arguments.
+    #[inline]
+    pub fn has_arguments(&self) -> bool {
+        let words = self.bytes.get(self.offset..).and_then(|b| b.first_chunk());
+        words.is_some_and(|[a, b, kind, _]| {
+            u16::from_le_bytes([*a, *b]) == ESCAPE && *kind == ARGUMENTS
+        })
     }
 
     #[inline]
@@ -194,6 +212,14 @@ impl<'a> Decoder<'a> {
                 Record::Discarded {
                     time: self.step(exit >> 1, size + 2),
                 }
+            }
+            (ARGUMENTS, _) => {
+                self.step(0, size);
+                Record::Arguments { payload }
+            }
+            (RETURNED, _) => {
+                self.step(0, size);
+                Record::Returned { payload }
             }
             (0, _) => return self.fail("an escape of kind 0"),
             (TIME | ENTRY | UNWOUND | LOST | STACK | DISCARDED, _) => {

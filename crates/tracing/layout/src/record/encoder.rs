@@ -1,6 +1,9 @@
 //! The encoder: records in, bytes out.
 
-use super::{DISCARDED, ENTRY, ESCAPE, LOST, MAX_DELTA, STACK, TIME, UNWOUND, UnwindCause};
+use super::{
+    ARGUMENTS, DISCARDED, ENTRY, ESCAPE, ESCAPE_HEAD, LOST, MAX_DELTA, RETURNED, STACK, TIME,
+    UNWOUND, UnwindCause,
+};
 
 /// A writer of records into a zeroed buffer. It stores bytes in an order that keeps written records whole if the
 /// thread is killed midway.
@@ -88,6 +91,21 @@ impl<'a> Encoder<'a> {
         let delta = self.delta(time, 6)?;
         self.put_escape(DISCARDED, &[]);
         self.put(&(delta << 1 | 1).to_le_bytes());
+        Some(())
+    }
+
+    /// Writes the [values](crate::values) of the arguments of the innermost open call, at most
+    /// [`MOST_BYTES`](crate::values::MOST_BYTES) and an even number of bytes.
+    pub fn arguments(&mut self, values: &[u8]) -> Option<()> {
+        self.room(ESCAPE_HEAD + values.len())?;
+        self.put_escape(ARGUMENTS, values);
+        Some(())
+    }
+
+    /// Writes the [values](crate::values) with which the innermost open call returns. The exit is the next record.
+    pub fn returned(&mut self, values: &[u8]) -> Option<()> {
+        self.room(ESCAPE_HEAD + values.len())?;
+        self.put_escape(RETURNED, values);
         Some(())
     }
 

@@ -8,17 +8,18 @@ use super::partial_file::Glance;
 use super::sanitizers;
 use super::special::seeks_generated_code;
 use super::written::{self, is_relocated};
-use crate::arch::{hooks, leaves, scan};
+use crate::arch::{RECORDS_VALUES, hooks, leaves, scan};
 use crate::pools::unwinding::finds_frames_by_stack_pointer;
 use crate::recording::notes::TraceNote;
 use crate::selection::selector::{FunctionPlace, Gating, ModuleIdentity, Selector};
+use crate::selection::values::FunctionValues;
 use crate::selection::warnings::SelectionWarning;
 use crate::serving::maps::MappedModule;
 use dioptra_filters::{Probe, Sampling};
 use dioptra_processes::procfs;
 use dioptra_symbols::demangle;
 use dioptra_tracedata::{
-    JournalEntry, RefusedFunctions, TraceWriteError, TraceWriter, TracedModule,
+    JournalEntry, RecordedValues, RefusedFunctions, TraceWriteError, TraceWriter, TracedModule,
 };
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
@@ -26,6 +27,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,8 @@ pub struct Prepared {
     pub(crate) hooks: Vec<FunctionHook>,
     /// The probe and the function id of each candidate, in the same order.
     pub(crate) chosen: Vec<(Probe, u32)>,
+    /// The values that are recorded with calls, by function id.
+    pub(crate) values: HashMap<u32, Arc<FunctionValues>>,
     /// The addresses of functions that call nothing, among those that are sampled with what they call.
     pub(crate) leaves: HashSet<u64>,
     /// Whether it is or contains LLVM's unwinder.
@@ -199,6 +203,7 @@ impl Planner {
             code: ModuleCode::default(),
             hooks: Vec::new(),
             chosen: Vec::new(),
+            values: HashMap::new(),
             leaves: HashSet::new(),
             finds_frames_by_stack_pointer: false,
         };
@@ -311,6 +316,7 @@ impl Planner {
             .extend(through_registers(module, &code.through_registers));
         let mut probes = self.selector.choose(&identity, &places);
         probes.resize(places.len(), Probe::Skip);
+        let asked = self.selector.take_values();
         for (probe, candidate) in probes.iter_mut().zip(&code.candidates) {
             if candidate.is_told() {
                 *probe = probe.of_beginnings();
@@ -331,9 +337,13 @@ impl Planner {
         let mut entries = Vec::new();
         let mut methods: BTreeMap<Method, u32> = BTreeMap::new();
         let mut chosen = Vec::with_capacity(places.len());
+        let mut values: HashMap<u32, Arc<FunctionValues>> = HashMap::new();
+        let mut without_values = 0;
         // A library function may be called both by a stub and through a pointer.
         let mut known: HashMap<&str, (Probe, u32)> = HashMap::new();
-        for ((place, probe), candidate) in places.iter().zip(&probes).zip(&code.candidates) {
+        let asked = asked.iter().map(Option::as_ref).chain(iter::repeat(None));
+        let candidates = code.candidates.iter().zip(asked);
+        for ((place, probe), (candidate, asked)) in places.iter().zip(&probes).zip(candidates) {
             if let Some(same) = place.name.and_then(|name| known.get(name)) {
                 chosen.push(*same);
                 continue;
@@ -359,6 +369,14 @@ impl Planner {
                         probe.samples_trees() && !leaves.contains(&candidate.start),
                     ),
                 }));
+            if let Some(asked) = asked {
+                let has_registers = !matches!(candidate.body, CandidateBody::Itself);
+                if RECORDS_VALUES && has_registers && !candidate.is_told() {
+                    values.insert(id, Arc::clone(asked));
+                } else {
+                    without_values += 1;
+                }
+            }
             chosen.push((*probe, id));
             known.extend(place.name.map(|name| (name, (*probe, id))));
         }
@@ -379,15 +397,42 @@ impl Planner {
                 .collect(),
             refused: refusals(&code),
         }))?;
+        for described in described(&values) {
+            writer.journal(&JournalEntry::Values(described))?;
+        }
+        if without_values > 0 {
+            self.notes.push(TraceNote::NoValues {
+                module: module.path.clone(),
+                functions: without_values,
+            });
+        }
         Ok(Some(Prepared {
             number: Some(number),
             code,
             hooks,
             chosen,
+            values,
             leaves,
             finds_frames_by_stack_pointer,
         }))
     }
+}
+
+/// Describes the values that are recorded, with one description for all functions that have the same ones.
+fn described(values: &HashMap<u32, Arc<FunctionValues>>) -> Vec<RecordedValues> {
+    let mut functions: Vec<(&u32, &Arc<FunctionValues>)> = values.iter().collect();
+    functions.sort_unstable_by_key(|(function, _)| **function);
+    let mut all: Vec<RecordedValues> = Vec::new();
+    let mut places: HashMap<*const FunctionValues, usize> = HashMap::new();
+    for (function, values) in functions {
+        let key = Arc::as_ptr(values);
+        let place = *places.entry(key).or_insert_with(|| {
+            all.push(values.described.clone());
+            all.len() - 1
+        });
+        all[place].functions.push(*function);
+    }
+    all
 }
 
 fn entry(

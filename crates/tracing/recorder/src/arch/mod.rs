@@ -6,6 +6,7 @@
 //!   holds the instructions of a function that move there.
 //! - `patch` returns the bytes for a probe site, which overwrite at least `JUMP` bytes. `ImportSite` is a call through
 //!   a pointer.
+//! - `RECORDS_VALUES` says whether hooks record values of calls.
 //! - `leaves` finds functions that call nothing.
 //! - `is_one_instruction` says whether overwritten bytes are one instruction, `is_nothing` whether instructions do
 //!   nothing, and `is_whole` whether either is true. `ROOM` names the compiler options that leave room for a patch.
@@ -25,15 +26,16 @@ compile_error!("tracing functions is known for x86-64 and 64-bit Arm only");
 
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::{
-    HIGHEST, JUMP, REACH, displace::Prologue, frequency, imports::ImportSite, instructions::ROOM,
-    instructions::SEES_AT_ONCE, instructions::is_nothing, instructions::is_one_instruction,
-    instructions::is_whole, leaves, library::hooks, pool::PoolError, pool::pool, pool::upper_bound,
-    registers::Registers, registers::restart, scan::scan, stubs::stubs, thunk::patch, ticks,
+    HIGHEST, JUMP, REACH, RECORDS_VALUES, displace::Prologue, frequency, imports::ImportSite,
+    instructions::ROOM, instructions::SEES_AT_ONCE, instructions::is_nothing,
+    instructions::is_one_instruction, instructions::is_whole, leaves, library::hooks,
+    pool::PoolError, pool::pool, pool::upper_bound, registers::Registers, registers::restart,
+    scan::scan, stubs::stubs, thunk::patch, ticks,
 };
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    HIGHEST, REACH, displace::JUMP, displace::Prologue, frequency, imports::ImportSite,
-    instructions::ROOM, instructions::SEES_AT_ONCE, instructions::is_nothing,
+    HIGHEST, REACH, RECORDS_VALUES, displace::JUMP, displace::Prologue, frequency,
+    imports::ImportSite, instructions::ROOM, instructions::SEES_AT_ONCE, instructions::is_nothing,
     instructions::is_one_instruction, instructions::is_whole, leaves::leaves, library::hooks,
     pool::PoolError, pool::pool, pool::upper_bound, registers::Registers, registers::restart,
     scan::scan, stubs::stubs, thunk::patch, ticks,

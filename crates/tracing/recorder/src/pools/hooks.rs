@@ -20,6 +20,8 @@ pub struct HookOptions {
     pub other_clock: bool,
     /// Whether executions that are judged and not kept are marked rather than taken back.
     pub marks: bool,
+    /// Whether values of some functions' calls are recorded.
+    pub values: bool,
 }
 
 /// The kind of the hooks of a call.

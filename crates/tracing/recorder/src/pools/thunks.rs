@@ -2,9 +2,11 @@
 
 use super::hooks::{HookKind, HookOptions};
 use crate::arch::Prologue;
+use crate::selection::values::FunctionValues;
 use dioptra_filters::Probe;
-use dioptra_tracelayout::message::thread::kind;
+use dioptra_tracelayout::message::thread::{THUNK_SIZE, kind};
 use dioptra_tracelayout::message::{Observed, notified};
+use std::sync::Arc;
 
 /// The code that a probe site's thunk goes on with.
 #[derive(Clone, Debug)]
@@ -42,11 +44,15 @@ pub enum ThunkPart {
 }
 
 impl ThunkPart {
-    /// Returns the parts of a probe's code, and the number of the thunk that leaves all choices to the runtime.
-    pub fn all(probe: Probe) -> (&'static [ThunkPart], u64) {
+    /// Returns the parts of a probe's code, and the number of the thunk that leaves all choices to the runtime. Where
+    /// values are recorded, the numbers of the function's values are in the part behind a thunk.
+    pub fn all(probe: Probe, with_values: bool) -> (&'static [ThunkPart], u64) {
         use HookKind::{Chosen, CountCall, CountTree, Filter, JudgeTree, Mute, Record, Timed};
         use ThunkPart::{JudgeNumbers, Slot, Thunk};
         match probe {
+            Probe::Skip | Probe::Record if with_values => (&[Thunk(Record), Slot], 0),
+            Probe::Timed if with_values => (&[Thunk(Timed), Slot], 0),
+            Probe::Filter if with_values => (&[Thunk(Filter), Slot], 0),
             Probe::Skip | Probe::Record => (&[Thunk(Record)], 0),
             Probe::Timed => (&[Thunk(Timed)], 0),
             Probe::Mute => (&[Thunk(Mute)], 0),
@@ -83,14 +89,18 @@ impl Work {
     pub fn is_sampled(self) -> bool {
         matches!(self, Work::Trace(_, probe) if probe.sampling().is_some())
     }
+}
 
+impl ThunkRequest {
     /// Returns the number of thunks that the work takes, and the number of the one that calls come to unless code in
-    /// front of the thunks decides.
-    pub fn thunks(self) -> (u64, u64) {
-        match self {
+    /// front of the thunks decides. The list of a function's values takes the place of thunks, too.
+    pub fn thunks(&self) -> (u64, u64) {
+        match self.work {
             Work::Trace(_, probe) => {
-                let (parts, first) = ThunkPart::all(probe);
-                (parts.len() as u64, first)
+                let (parts, first) = ThunkPart::all(probe, self.values.is_some());
+                let list = self.values.as_ref().map_or(0, |values| values.list_size());
+                let lists = list.div_ceil(THUNK_SIZE as usize);
+                ((parts.len() + lists) as u64, first)
             }
             _ => (1, 0),
         }
@@ -106,6 +116,8 @@ pub struct ThunkRequest {
     pub body: Body,
     /// Whether the function surely calls nothing.
     pub is_leaf: bool,
+    /// The values that are recorded with calls of a traced function.
+    pub values: Option<Arc<FunctionValues>>,
     /// Addresses of instructions that call the function. Where a later thunk displaces one of them, the copy calls this
     /// thunk.
     pub places: Vec<u64>,

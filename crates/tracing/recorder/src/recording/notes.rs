@@ -1,6 +1,7 @@
 //! Notes: the limits, fallbacks and losses of a recording.
 
 use crate::analysis::left_alone::{LeftAlone, Unread};
+use crate::arch::RECORDS_VALUES;
 use crate::program::untraced::UntracedReason;
 use crate::serving::debugged::BreakpointTrouble;
 use crate::serving::greeting::{GreetingFault, PeerRefusal};
@@ -182,6 +183,13 @@ pub enum TraceNote {
         module: PathBuf,
         /// The reason.
         why: Unread,
+    },
+    /// Values of some functions' calls were asked for, and are not recorded.
+    NoValues {
+        /// The module of the functions.
+        module: PathBuf,
+        /// The number of functions.
+        functions: usize,
     },
     /// Some calls of library functions go through registers, and are not traced.
     ThroughRegisters {
@@ -412,6 +420,17 @@ impl fmt::Display for TraceNote {
             ),
             TraceNote::ModuleUnread { module, why } => {
                 write!(f, "{} is not traced: {why}", module.display())
+            }
+            TraceNote::NoValues { module, functions } => {
+                let why = match RECORDS_VALUES {
+                    true => "they call the tracer themselves (-finstrument-functions), where registers have other values, or do not return",
+                    false => "that is known for x86-64 only",
+                };
+                write!(
+                    f,
+                    "{}: arguments and return values of {functions} functions are not recorded: {why}",
+                    module.display()
+                )
             }
             TraceNote::ThroughRegisters {
                 module,

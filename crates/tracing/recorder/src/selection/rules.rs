@@ -2,11 +2,12 @@
 
 use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
 use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector};
+use super::values::FunctionValues;
 use super::warnings::SelectionWarning;
 use crate::recording::notes::TraceNote;
 use dioptra_filters::{
     CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions, Probe,
-    RuleOption, Rules, SampleKind, Sampling, SyntaxError, parse_time,
+    RuleOption, Rules, SampleKind, Sampling, SyntaxError, ValueRequest, parse_time,
 };
 use dioptra_symbols::{
     ModuleKind, ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer, demangle, place_name,
@@ -15,6 +16,8 @@ use dioptra_tracelayout::LIBRARY_CALL_SIZE;
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::sampling::{SLOTS, TAILS};
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The modules whose calls of other modules' functions are traced.
@@ -60,6 +63,8 @@ pub struct RuleSelector {
     /// Names that were seen. The nearest ones are shown for a misspelt name.
     names: Vec<String>,
     notes: Vec<TraceNote>,
+    /// The values that are recorded of the functions that were chosen last.
+    values: Vec<Option<Arc<FunctionValues>>>,
     /// Whether more functions are sampled than can be counted; noted once.
     exceeds_slots: bool,
     /// Whether readers judge calls of a function alone; noted once.
@@ -104,6 +109,7 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
         // Triggers may set other durations.
         at_least: at_least.filter(|time| *time > 0 && by_place && !rules.set_durations()),
         samples: rules.sample() && rules.beyond_counting().is_none(),
+        values: rules.ask_for_values(),
     }
 }
 
@@ -143,6 +149,7 @@ impl RuleSelector {
             compiler,
             symbolizer: Symbolizer::new(SymbolOptions::default()),
             names: Vec::new(),
+            values: Vec::new(),
             uninstrumented: Vec::new(),
             unpatched: Unpatched::default(),
             choice,
@@ -272,7 +279,25 @@ impl Selector for RuleSelector {
         };
         let samples = self.gating.samples;
         let patching = self.matcher.answer(questions());
-        let actions: Vec<u32> = questions().map(|f| self.compiler.add(&f)).collect();
+        let mut known: HashMap<Vec<ValueRequest>, Arc<FunctionValues>> = HashMap::new();
+        let mut values = Vec::new();
+        let actions: Vec<u32> = questions()
+            .map(|function| {
+                let action = self.compiler.add(&function);
+                if self.gating.values {
+                    let asked = self.compiler.values();
+                    values.push(match known.get(asked) {
+                        Some(same) => Some(Arc::clone(same)),
+                        None => FunctionValues::of(asked).map(|values| {
+                            let values = Arc::new(values);
+                            known.insert(asked.to_vec(), Arc::clone(&values));
+                            values
+                        }),
+                    });
+                }
+                action
+            })
+            .collect();
         let plan = self.compiler.plan();
         let mut exceeds_slots = false;
         let mut judges_alone = false;
@@ -315,6 +340,7 @@ impl Selector for RuleSelector {
                 }
             })
             .collect();
+        self.values = values;
         self.names
             .extend(named.into_iter().map(|named| named.full.into_owned()));
         if exceeds_slots && !self.exceeds_slots {
@@ -329,6 +355,10 @@ impl Selector for RuleSelector {
             self.notes.push(TraceNote::JudgedLater);
         }
         probes
+    }
+
+    fn take_values(&mut self) -> Vec<Option<Arc<FunctionValues>>> {
+        std::mem::take(&mut self.values)
     }
 
     fn refuse(&mut self, module: &ModuleIdentity, functions: &[(u64, &'static str)]) {

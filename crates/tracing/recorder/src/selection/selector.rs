@@ -1,11 +1,13 @@
 //! The choice of functions that are traced: a [`Selector`] is asked once for each module.
 
+use super::values::FunctionValues;
 use super::warnings::SelectionWarning;
 use crate::recording::notes::TraceNote;
 use dioptra_filters::Probe;
 use dioptra_tracelayout::message::Method;
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A module whose functions are to be chosen from.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct Gating {
     pub at_least: Option<u64>,
     /// Whether there may be sites that sample.
     pub samples: bool,
+    /// Whether values of some functions' calls are recorded.
+    pub values: bool,
 }
 
 impl Gating {
@@ -76,6 +80,12 @@ pub trait Selector: Send {
 
     /// Returns the probe of each of the functions, in the same order.
     fn choose(&mut self, module: &ModuleIdentity, functions: &[FunctionPlace<'_>]) -> Vec<Probe>;
+
+    /// Returns the values that are recorded with calls of the functions of the last [`Selector::choose`], in the same
+    /// order; nothing if there are none.
+    fn take_values(&mut self) -> Vec<Option<Arc<FunctionValues>>> {
+        Vec::new()
+    }
 
     /// Receives the functions of the module that can't be patched, before [`Selector::choose`]: their file offsets and
     /// the reasons.

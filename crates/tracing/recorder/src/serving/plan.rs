@@ -73,6 +73,7 @@ pub fn plan(
             },
             body: Body::Displaced(hook.prologue.rebase(bias)),
             is_leaf: false,
+            values: None,
             places: Vec::new(),
         });
         sites.push(ThunkEntry::At(hook.site, Some(&hook.prologue)));
@@ -122,6 +123,7 @@ pub fn plan(
                         CandidateBody::Itself => continue,
                     },
                     is_leaf: prepared.leaves.contains(&candidate.start),
+                    values: prepared.values.get(id).cloned(),
                     places: candidate
                         .calls
                         .iter()

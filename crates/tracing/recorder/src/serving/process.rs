@@ -325,6 +325,7 @@ fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
         samples: gating.samples,
         other_clock: shared.clock != TraceClock::Tsc,
         marks: shared.arena.header().marks != 0,
+        values: gating.values,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::sampling;
 use crate::session;
 use crate::shadow::{self, OWN_WORK, ShadowEntry, ThreadBlock};
 use crate::slow::{begin_work, drop_entries};
+use crate::values::Values;
 use crate::{confined, judged, parked, sys, thread};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -214,7 +215,7 @@ fn exit_slow(
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
-    if is_open && !stopped() && !judged::end(&mut writer, &arena, &entry) {
+    if is_open && !stopped() && !judged::end(&mut writer, &arena, &entry, &Values::NONE) {
         if !writer.has_room() {
             writer.next_chunk();
         }

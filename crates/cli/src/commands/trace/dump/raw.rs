@@ -2,7 +2,9 @@
 
 use super::super::events::Event;
 use super::super::render::{Labels, Output, push_number, push_timestamp};
-use dioptra_calls::{CallEnding, FunctionNames, ShownStep, View, ViewLosses, ahead};
+use dioptra_calls::{
+    CallEnding, FunctionNames, ShownStep, View, ViewLosses, ahead, arguments_text, returned_value,
+};
 use dioptra_tables::escape;
 use std::io;
 
@@ -107,6 +109,18 @@ pub fn write(
                     push_number(text, u64::from(call.function), 0);
                     text.extend_from_slice(b") depth: ");
                     push_number(text, u64::from(call.depth), 0);
+                    match shown {
+                        _ if call.values == 0 => {}
+                        ShownStep::Enter { .. } => {
+                            let arguments = arguments_text(trace, &call);
+                            text.extend_from_slice(format!(" args: ({arguments})").as_bytes());
+                        }
+                        _ => {
+                            if let Some(value) = returned_value(trace, &call) {
+                                text.extend_from_slice(format!(" retval: {value}").as_bytes());
+                            }
+                        }
+                    }
                 }
                 out.text.push(b'\n');
                 out.flush_some()?;

@@ -1,7 +1,7 @@
 //! The flat replay for scripts: a numbered line for each entry and exit.
 
 use super::Replay;
-use dioptra_calls::{Ahead, CallEnding, ShownStep};
+use dioptra_calls::{Ahead, CallEnding, ShownStep, arguments_text, returned_value};
 use dioptra_trace_report::ending_text;
 use std::io;
 
@@ -32,8 +32,12 @@ impl Replay<'_, '_, '_> {
                 }
                 (ShownStep::Enter { time, call, .. }, None) => {
                     let name = self.labels.get(call.function);
+                    let arguments = match call.values {
+                        0 => String::new(),
+                        _ => format!(", args ({})", arguments_text(self.view.trace(), &call)),
+                    };
                     format!(
-                        "[{number}] ==> {tid}/{}: ip ({name}), time ({time})",
+                        "[{number}] ==> {tid}/{}: ip ({name}), time ({time}){arguments}",
                         call.depth
                     )
                 }
@@ -60,8 +64,10 @@ impl Replay<'_, '_, '_> {
                         |start| time.saturating_sub(start).to_string(),
                     );
                     let ending = ending_text(ending).map_or(String::new(), |t| format!(", {t}"));
+                    let value = returned_value(self.view.trace(), &call);
+                    let value = value.map_or(String::new(), |value| format!(", retval ({value})"));
                     format!(
-                        "[{number}] <== {tid}/{}: ip ({name}), time ({time}:{duration}){ending}",
+                        "[{number}] <== {tid}/{}: ip ({name}), time ({time}:{duration}){ending}{value}",
                         call.depth
                     )
                 }

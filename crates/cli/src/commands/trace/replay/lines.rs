@@ -7,6 +7,7 @@ use super::super::render::{
 };
 use super::{Field, Replay};
 use dioptra_calls::{Call, CallEnding};
+use dioptra_calls::{arguments_text, returned_value};
 use dioptra_trace_report::ending_text;
 
 /// The colour of text behind a closing brace.
@@ -115,7 +116,11 @@ impl<'t> Replay<'_, '_, 't> {
 
     /// Writes a call of a function, with the name in its colour.
     #[inline]
-    pub(super) fn call(&mut self, function: u32) {
+    pub(super) fn call(&mut self, call: &Call) {
+        let function = call.function;
+        if call.values != 0 {
+            return self.call_with_arguments(call);
+        }
         let color = self.colors.get(function as usize).copied().flatten();
         let out = &mut self.out.text;
         let Some(color) = color.and_then(|color| COLORS.get(color)) else {
@@ -128,6 +133,31 @@ impl<'t> Replay<'_, '_, 't> {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(RESET.as_bytes());
         out.extend_from_slice(&self.labels.call(function).as_bytes()[length..]);
+    }
+
+    /// Writes a call with its arguments.
+    #[cold]
+    fn call_with_arguments(&mut self, call: &Call) {
+        let color = self.colors.get(call.function as usize).copied().flatten();
+        let color = color.and_then(|color| COLORS.get(color));
+        let out = &mut self.out.text;
+        out.extend_from_slice(color.unwrap_or(&"").as_bytes());
+        out.extend_from_slice(self.labels.get(call.function).as_bytes());
+        out.extend_from_slice(color.map_or("", |_| RESET).as_bytes());
+        out.push(b'(');
+        out.extend_from_slice(arguments_text(self.view.trace(), call).as_bytes());
+        out.push(b')');
+    }
+
+    /// Writes the value with which a call returns, if it was recorded.
+    #[inline]
+    fn returned(&mut self, call: &Call) {
+        if call.values != 0
+            && let Some(value) = returned_value(self.view.trace(), call)
+        {
+            let text = format!(" = {value}");
+            self.out.text.extend_from_slice(text.as_bytes());
+        }
     }
 
     /// Returns the event that a function id stands for.
@@ -155,7 +185,7 @@ impl<'t> Replay<'_, '_, 't> {
             self.out.line(&format!("/* {} */", event.begin()));
             return;
         }
-        self.call(call.function);
+        self.call(&call);
         self.out.text.extend_from_slice(b" {");
         self.source(call.function);
         self.out.text.push(b'\n');
@@ -167,8 +197,7 @@ impl<'t> Replay<'_, '_, 't> {
         place: usize,
         time: u64,
         call: Call,
-        end: u64,
-        ending: CallEnding,
+        (end, ending, returned): (u64, CallEnding, Call),
     ) {
         let event = self.event(call.function);
         let has_duration = event.is_none_or(|event| event.is_period());
@@ -178,7 +207,8 @@ impl<'t> Replay<'_, '_, 't> {
             self.out.line(&format!("/* {} */", event.whole()));
             return;
         }
-        self.call(call.function);
+        self.call(&call);
+        self.returned(&returned);
         self.out.text.push(b';');
         self.source(call.function);
         if let Some(text) = ending_text(ending) {
@@ -202,6 +232,10 @@ impl<'t> Replay<'_, '_, 't> {
             return;
         }
         self.out.text.push(b'}');
+        if call.values != 0 {
+            self.returned(&call);
+            self.out.text.push(b';');
+        }
         let ending = ending_text(ending);
         if self.comment || ending.is_some() {
             if self.color {

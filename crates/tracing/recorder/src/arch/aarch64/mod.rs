@@ -34,6 +34,9 @@ pub mod stubs;
 /// The size of the branch that takes the place of a function's first instruction.
 pub const JUMP: usize = 4;
 
+/// Whether hooks record values of calls.
+pub const RECORDS_VALUES: bool = false;
+
 /// An address behind all addresses of programs that do not ask for higher ones.
 pub const HIGHEST: u64 = 1 << 48;
 

@@ -39,7 +39,7 @@ pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
         .iter()
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.thunks().0).sum();
     let frames = 4096 + count * 80;
     let page = page_size();
     (page
@@ -64,7 +64,7 @@ pub fn pool(
 ) -> Result<Pool, PoolError> {
     let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.thunks().0).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;
     let hot = hot_code(&Parameters {
         address: code_start,
@@ -100,7 +100,7 @@ pub fn pool(
             }
             Work::Replace(target) => Some(replacement(target).to_vec()),
         });
-        let (count, first) = wanted.work.thunks();
+        let (count, first) = wanted.thunks();
         let size = (count * THUNK_SIZE) as usize;
         let place = displaced_start + displaced.len() as u64;
         let first = at + first * THUNK_SIZE;
@@ -144,7 +144,7 @@ pub fn pool(
 /// which calls lie within an execution.
 fn thunks_of(at: u64, function: u32, probe: Probe, body: u64, hot: &HotCode) -> Option<Vec<u32>> {
     let mut words = Vec::new();
-    for part in ThunkPart::all(probe).0 {
+    for part in ThunkPart::all(probe, false).0 {
         let at = at + 4 * words.len() as u64;
         words.extend(match part {
             ThunkPart::Thunk(kind) => thunk(at, function, *kind, body, hot)?,

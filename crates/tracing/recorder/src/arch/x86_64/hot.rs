@@ -22,18 +22,23 @@ mod exit;
 
 use super::judge;
 use crate::pools::hooks::{HookKind, HookOptions};
+use crate::selection::values::FunctionValues;
+use core::mem::offset_of;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
     CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_JUDGED,
     ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE,
-    ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT,
+    ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT, THUNK_VALUES, kind,
 };
-use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
+use dioptra_tracelayout::record::{
+    ARGUMENTS_ESCAPE, ENTRY_ESCAPE, ESCAPE_HEAD, MAX_DELTA, TIME_ESCAPE,
+};
 use dioptra_tracelayout::sampling;
+use dioptra_tracelayout::values::{Fetch, INTEGER_REGISTERS, RETURN_REGISTER, ValueNumbers};
 use iced_x86::code_asm::{
-    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rbp,
-    rdx, rsp, word_ptr,
+    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, byte_ptr, dword_ptr, eax, edx, qword_ptr, r8,
+    r9, r11, rax, rbp, rcx, rdi, rdx, rsi, rsp, word_ptr,
 };
 use iced_x86::{BlockEncoderOptions, IcedError};
 
@@ -72,8 +77,18 @@ pub struct HotCode {
     /// The bytes, to be placed at [`Parameters::address`].
     pub bytes: Vec<u8>,
     sets: [HookSet; HookKind::ALL.len()],
+    values: ValueHooks,
     /// All hooks.
     pub hooks: Vec<HookCode>,
+}
+
+/// The hooks for functions whose values are recorded. All addresses are 0 if there are none.
+#[derive(Clone, Copy, Debug, Default)]
+struct ValueHooks {
+    /// The hooks that leave a call with values to the runtime, by [`HookKind`].
+    slow: [HookSet; HookKind::ALL.len()],
+    /// The hooks of [`HookKind::Record`] that record registers by themselves.
+    fast: HookSet,
 }
 
 /// The place of a hook's code.
@@ -91,6 +106,30 @@ impl HotCode {
     /// Returns the hooks of a kind.
     pub fn set(&self, kind: HookKind) -> HookSet {
         self.sets[kind as usize]
+    }
+
+    /// Returns the hooks of a kind for a function whose values are recorded.
+    pub fn with_values(&self, kind: HookKind, values: &FunctionValues) -> HookSet {
+        let plain = self.set(kind);
+        if kind.is_counted() || kind == HookKind::Mute {
+            return plain;
+        }
+        let (fast, slow) = (self.values.fast, self.values.slow[kind as usize]);
+        let is_fast = kind == HookKind::Record;
+        let entry = match values.registers() {
+            _ if values.entry.is_empty() => plain,
+            Some(_) if is_fast => fast,
+            _ => slow,
+        };
+        let exit = match values.exit.as_slice() {
+            [] => plain,
+            [fetch] if is_fast && *fetch == Fetch::word(RETURN_REGISTER) => fast,
+            _ => slow,
+        };
+        HookSet {
+            exit: exit.exit,
+            ..entry
+        }
     }
 }
 
@@ -147,10 +186,61 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
                     None
                 }
                 Part::Exit => {
-                    exit_hook(&mut a, parameters, kind, slow_exit)?;
+                    exit_hook(&mut a, parameters, (kind, false), slow_exit)?;
                     None
                 }
-                _ => Some(entry_hook(&mut a, parameters, kind, part, slow_enter)?),
+                _ => Some(entry_hook(
+                    &mut a,
+                    parameters,
+                    (kind, false),
+                    part,
+                    slow_enter,
+                )?),
+            };
+            a.set_label(&mut end)?;
+            a.nops_with_size(8)?;
+            labels.push((start, end, framed));
+        }
+    }
+    if options.values {
+        for &kind in kinds {
+            for part in [Part::Enter, Part::Exit] {
+                let mut start = a.create_label();
+                let mut end = a.create_label();
+                let (bit, slow) = match part {
+                    Part::Exit => (kind::RETURNED, slow_exit),
+                    _ => (kind::ARGUMENTS, slow_enter),
+                };
+                a.dq(&[kind.bits(options) | bit])?;
+                a.set_label(&mut start)?;
+                counted_hook(&mut a, slow)?;
+                a.set_label(&mut end)?;
+                a.nops_with_size(8)?;
+                labels.push((start, end, None));
+            }
+        }
+        for part in [Part::Enter, Part::EnterLarge, Part::Exit] {
+            let mut start = a.create_label();
+            let mut end = a.create_label();
+            let kind = HookKind::Record;
+            let bit = match part {
+                Part::Exit => kind::RETURNED,
+                _ => kind::ARGUMENTS,
+            };
+            a.dq(&[kind.bits(options) | bit])?;
+            a.set_label(&mut start)?;
+            let framed = match part {
+                Part::Exit => {
+                    exit_hook(&mut a, parameters, (kind, true), slow_exit)?;
+                    None
+                }
+                _ => Some(entry_hook(
+                    &mut a,
+                    parameters,
+                    (kind, true),
+                    part,
+                    slow_enter,
+                )?),
             };
             a.set_label(&mut end)?;
             a.nops_with_size(8)?;
@@ -188,7 +278,27 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
             exit: hooks[first + 2].start,
         };
     }
+    let mut values = ValueHooks::default();
+    if options.values {
+        let rest = hooks.get(kinds.len() * 3..).unwrap_or_default();
+        let (slow, fast) = rest.split_at(kinds.len() * 2);
+        for (set, pair) in values.slow.iter_mut().zip(slow.chunks_exact(2)) {
+            *set = HookSet {
+                enter: pair[0].start,
+                enter_large: pair[0].start,
+                exit: pair[1].start,
+            };
+        }
+        if let [enter, enter_large, exit] = fast {
+            values.fast = HookSet {
+                enter: enter.start,
+                enter_large: enter_large.start,
+                exit: exit.start,
+            };
+        }
+    }
     Ok(HotCode {
+        values,
         sets,
         hooks,
         bytes: result.inner.code_buffer,
@@ -296,11 +406,52 @@ pub(super) fn restore_gate(
     a.mov(block(parameters, BLOCK_HIDDEN), rdx)
 }
 
-/// Generates the hook of an entry. Returns the range in which the frame pointer leads to the call's entry.
+/// Writes the record of the registers for integer arguments that the numbers behind the thunk name. Changes rax and rdx.
+fn record_registers(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
+    let thunk = qword_ptr(rsp + 24);
+    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.add(rdx, ESCAPE_HEAD as i32)?;
+    a.mov(rax, thunk)?;
+    let registers = THUNK_VALUES + offset_of!(ValueNumbers, registers) as i64;
+    a.movzx(eax, byte_ptr(rax + offset(registers)))?;
+    for number in 0..u32::from(INTEGER_REGISTERS) {
+        let mut behind = a.create_label();
+        a.test(eax, 1 << number)?;
+        a.je(behind)?;
+        match number {
+            0 => a.mov(qword_ptr(rdx), rdi)?,
+            1 => a.mov(qword_ptr(rdx), rsi)?,
+            2 => {
+                // The hook has saved it below r11.
+                a.mov(r11, qword_ptr(rsp + 8))?;
+                a.mov(qword_ptr(rdx), r11)?;
+            }
+            3 => a.mov(qword_ptr(rdx), rcx)?,
+            4 => a.mov(qword_ptr(rdx), r8)?,
+            _ => a.mov(qword_ptr(rdx), r9)?,
+        }
+        a.add(rdx, 8)?;
+        a.set_label(&mut behind)?;
+        a.zero_bytes()?;
+    }
+    // The first word comes last: without it the record does not exist.
+    a.mov(r11, block(parameters, BLOCK_RECORD))?;
+    a.mov(rax, thunk)?;
+    let words = THUNK_VALUES + offset_of!(ValueNumbers, words) as i64;
+    a.movzx(eax, byte_ptr(rax + offset(words)))?;
+    a.shl(eax, 24)?;
+    a.or(eax, ARGUMENTS_ESCAPE as i32)?;
+    a.mov(r11, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.mov(dword_ptr(r11), eax)?;
+    a.mov(r11, block(parameters, BLOCK_RECORD))?;
+    a.mov(qword_ptr(r11 + offset(CURSOR_NEXT)), rdx)
+}
+
+/// Generates the hook of an entry, which records the registers of arguments `with_values`. Returns the range in which the frame pointer leads to the call's entry.
 fn entry_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
-    kind: HookKind,
+    (kind, with_values): (HookKind, bool),
     part: Part,
     slow_address: CodeLabel,
 ) -> Result<(CodeLabel, CodeLabel), IcedError> {
@@ -440,6 +591,9 @@ fn entry_hook(
             a.or(eax, dword_ptr(rsp + 32))?;
             a.mov(dword_ptr(rdx), eax)?;
             a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 4)?;
+        }
+        if with_values {
+            record_registers(a, parameters)?;
         }
         if kind == HookKind::Timed {
             a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;

@@ -22,6 +22,9 @@ pub mod stubs;
 pub mod thunk;
 pub mod work;
 
+/// Whether hooks record values of calls.
+pub const RECORDS_VALUES: bool = true;
+
 /// An address behind all addresses of programs.
 pub const HIGHEST: u64 = 1 << 47;
 

@@ -15,6 +15,7 @@ use crate::pools::hooks::{HookKind, HookOptions};
 use crate::pools::pool_file::pool_file;
 use crate::pools::sections;
 use crate::pools::thunks::{Body, Pool, ThunkPart, ThunkRequest, Work};
+use crate::selection::values::FunctionValues;
 use crate::serving::maps::page_size;
 use dioptra_filters::{Probe, SampleKind};
 use dioptra_tracelayout::message::RuntimeAddresses;
@@ -45,7 +46,7 @@ pub fn upper_bound(wanted: &[ThunkRequest]) -> u64 {
         .iter()
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.thunks().0).sum();
     let sampled = sampled(wanted);
     let frames = 4096 + count * 80;
     let page = page_size();
@@ -79,7 +80,7 @@ pub fn pool(
     let range = address..address + upper_bound(wanted);
     let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
-    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks().0).sum();
+    let count: u64 = wanted.iter().map(|wanted| wanted.thunks().0).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;
     let hot = hot_code(&Parameters {
         address: code_start,
@@ -152,14 +153,16 @@ pub fn pool(
             }
         };
         let bytes = body.and_then(|body| match wanted.work {
-            Work::Trace(function, probe) => thunks_of(at, function, probe, body, &hot),
+            Work::Trace(function, probe) => {
+                thunks_of(at, (function, probe), wanted.values.as_deref(), body, &hot)
+            }
             Work::Observe(_) | Work::Tell(..) => {
                 let operand = wanted.work.told(&options)?;
                 Some(observer(at, operand, runtime.observe, body)?.to_vec())
             }
             Work::Replace(target) => Some(far_jump(target).to_vec()),
         });
-        let (count, first) = wanted.work.thunks();
+        let (count, first) = wanted.thunks();
         let size = (count * THUNK_SIZE) as usize;
         let end = displaced_start + displaced.len() as u64;
         let front = match (wanted.work, body) {
@@ -270,16 +273,39 @@ fn stub(
 }
 
 /// Returns the thunks at `at` of a traced function; `None` if something is out of reach.
-fn thunks_of(at: u64, function: u32, probe: Probe, body: u64, hot: &HotCode) -> Option<Vec<u8>> {
+fn thunks_of(
+    at: u64,
+    (function, probe): (u32, Probe),
+    values: Option<&FunctionValues>,
+    body: u64,
+    hot: &HotCode,
+) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    for part in ThunkPart::all(probe).0 {
+    let (parts, _) = ThunkPart::all(probe, values.is_some());
+    let list = parts.len() * THUNK_SIZE as usize;
+    for (number, part) in parts.iter().enumerate() {
         let at = at + bytes.len() as u64;
-        bytes.extend(match part {
-            ThunkPart::Thunk(kind) => thunk(at, function, *kind, body, hot)?,
-            ThunkPart::Slot => slot(probe.sampling()?.slot),
+        let mut part = match part {
+            ThunkPart::Thunk(kind) => {
+                let has_numbers =
+                    !matches!(parts.get(number + 1), Some(ThunkPart::Thunk(_)) | None);
+                let hooks = match values.filter(|_| has_numbers) {
+                    Some(values) => hot.with_values(*kind, values),
+                    None => hot.set(*kind),
+                };
+                thunk(at, function, hooks, body)?
+            }
+            ThunkPart::Slot => slot(probe.sampling().map_or(0, |sampling| sampling.slot)),
             ThunkPart::JudgeNumbers => judge_numbers(probe.sampling()?)?,
-        });
+        };
+        if let Some(values) = values
+            && !matches!(parts.get(number), Some(ThunkPart::Thunk(_)))
+        {
+            values.put_numbers(&mut part, list - bytes.len())?;
+        }
+        bytes.extend(part);
     }
+    bytes.extend(values.map_or(Vec::new(), FunctionValues::list));
     Some(bytes)
 }
 

@@ -13,7 +13,7 @@
 //! All branches are direct: a thousand indirect ones would be predicted badly.
 
 use super::displace::Prologue;
-use super::hot::HotCode;
+use super::hot::HookSet;
 use crate::pools::hooks::HookKind;
 use core::mem::offset_of;
 use dioptra_filters::{Moves, Sampling};
@@ -52,16 +52,9 @@ pub fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u
     Some(bytes)
 }
 
-/// Returns the thunk at `at` for the function with this id, whose body is at `body`; `None` if something is out of
+/// Returns the thunk at `at` with these hooks for the function with this id, whose body is at `body`; `None` if something is out of
 /// reach.
-pub fn thunk(
-    at: u64,
-    id: u32,
-    kind: HookKind,
-    body: u64,
-    hot: &HotCode,
-) -> Option<[u8; THUNK_SIZE as usize]> {
-    let hooks = hot.set(kind);
+pub fn thunk(at: u64, id: u32, hooks: HookSet, body: u64) -> Option<[u8; THUNK_SIZE as usize]> {
     let mut bytes = [0xcc; THUNK_SIZE as usize];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
     let enter = if id <= 0xffff {

@@ -11,6 +11,8 @@ use crate::{observe, shadow, slow};
 use core::arch::{asm, global_asm};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
+use dioptra_tracelayout::message::thread::THUNK_VALUES;
+use dioptra_tracelayout::values::{FLOAT_REGISTER, FLOAT_REGISTERS, RETURN_REGISTER};
 
 /// The state of a hook, as the routines here lay it on the stack.
 #[repr(C)]
@@ -57,6 +59,37 @@ impl HookFrame {
     /// Gives the caller's return address to the hook. The frame pointer is the caller's already.
     pub fn give_back(&mut self, caller: Caller) {
         self.return_address = caller.return_address;
+    }
+
+    /// Returns the word in a register for arguments; `None` if the place is none.
+    pub fn word(&self, place: u8, vectors: *const u8) -> Option<u64> {
+        if place < FLOAT_REGISTER {
+            return self.saved.get(usize::from(place)).copied();
+        }
+        let number = place - FLOAT_REGISTER;
+        // SAFETY: the routines here pass the address of the vector registers that they have saved.
+        (number < FLOAT_REGISTERS)
+            .then(|| unsafe { vectors.add(16 * usize::from(number)).cast::<u64>().read() })
+    }
+
+    /// Returns the word in a register for return values; `None` if the place is none.
+    pub fn word_at_exit(&self, place: u8, vectors: *const u8) -> Option<u64> {
+        match place.checked_sub(RETURN_REGISTER) {
+            Some(number @ ..2) => self.word(number, vectors),
+            Some(_) => None,
+            None => self.word(place, vectors),
+        }
+    }
+
+    /// Returns the address of the [`ValueNumbers`](dioptra_tracelayout::values::ValueNumbers) behind the thunk.
+    pub fn value_numbers(&self) -> u64 {
+        self.thunk.wrapping_add_signed(THUNK_VALUES)
+    }
+
+    /// Does the same as [`HookFrame::value_numbers`] for a hook of an exit. The recorder makes none with values on this
+    /// processor.
+    pub fn value_numbers_at_exit(&self) -> u64 {
+        self.value_numbers()
     }
 
     /// Returns the first two arguments.
@@ -178,6 +211,7 @@ global_asm!(
     "str x29, [sp, #176]",
     "dioptra_all_vectors stp",
     "mov x0, sp",
+    "add x1, sp, #{frame}",
     ".endm",
     ".macro dioptra_restore",
     "dioptra_all_vectors ldp",

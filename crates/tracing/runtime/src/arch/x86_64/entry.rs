@@ -11,6 +11,10 @@ use core::arch::{asm, global_asm, x86_64};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dioptra_tracelayout::arena::Arena;
+use dioptra_tracelayout::message::thread::THUNK_VALUES;
+use dioptra_tracelayout::values::{
+    FLOAT_REGISTER, FLOAT_REGISTERS, INTEGER_REGISTERS, RETURN_REGISTER,
+};
 
 /// The content of the stack when a hook of an entry gives up.
 #[repr(C)]
@@ -72,6 +76,57 @@ impl ExitFrame {
     pub fn give_back(&mut self, caller: Caller) {
         self.saved[0] = caller.frame;
         self.return_address = caller.return_address;
+    }
+}
+
+/// The offset of the first vector register in the state that `xsave` stores, in bytes.
+const VECTORS: usize = 160;
+/// The size in bytes of a vector register there.
+const VECTOR: usize = 16;
+
+/// Returns the lower half of a vector register in the state at `vectors`.
+fn vector(vectors: *const u8, number: u8) -> u64 {
+    let offset = VECTORS + usize::from(number) * VECTOR;
+    // SAFETY: the routines here pass the address of the state that they have saved.
+    unsafe { vectors.add(offset).cast::<u64>().read_unaligned() }
+}
+
+impl EnterFrame {
+    /// Returns the word in a register for arguments; `None` if the place is none.
+    pub fn word(&self, place: u8, vectors: *const u8) -> Option<u64> {
+        // In the order in which they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, rcx, r11, rdx, rax.
+        const ARGUMENTS: [usize; INTEGER_REGISTERS as usize] = [5, 6, 9, 7, 4, 3];
+        if let Some(at) = ARGUMENTS.get(usize::from(place)) {
+            return self.saved.get(*at).copied();
+        }
+        let number = place.checked_sub(FLOAT_REGISTER)?;
+        (number < FLOAT_REGISTERS).then(|| vector(vectors, number))
+    }
+
+    /// Returns the address of the [`ValueNumbers`](dioptra_tracelayout::values::ValueNumbers) behind the thunk.
+    pub fn value_numbers(&self) -> u64 {
+        self.thunk.wrapping_add_signed(THUNK_VALUES)
+    }
+}
+
+impl ExitFrame {
+    /// Returns the word in a register for return values; `None` if the place is none.
+    pub fn word_at_exit(&self, place: u8, vectors: *const u8) -> Option<u64> {
+        match place {
+            RETURN_REGISTER => self.saved.get(10).copied(),
+            _ if place == RETURN_REGISTER + 1 => self.saved.get(9).copied(),
+            _ => {
+                let number = place.checked_sub(FLOAT_REGISTER)?;
+                (number < 2).then(|| vector(vectors, number))
+            }
+        }
+    }
+
+    /// Returns the address of the [`ValueNumbers`](dioptra_tracelayout::values::ValueNumbers) behind the thunk.
+    pub fn value_numbers_at_exit(&self) -> u64 {
+        // Hooks of exits return to a later address in the thunk.
+        const LATER: i64 = 20;
+        self.thunk.wrapping_add_signed(THUNK_VALUES - LATER)
     }
 }
 
@@ -164,6 +219,7 @@ global_asm!(
     "xor edx, edx",
     "xsave64 [rsp]",
     "mov rdi, rbx",
+    "mov rsi, rsp",
     "cld",
     ".endm",
     ".macro dioptra_restore",

@@ -8,7 +8,7 @@ use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_MUTED, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FLAGS,
     ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, RECORD_TOP,
 };
-use dioptra_tracelayout::record::MAX_DELTA;
+use dioptra_tracelayout::record::{ESCAPE_HEAD, MAX_DELTA, RETURNED_ESCAPE};
 use iced_x86::IcedError;
 use iced_x86::code_asm::{
     CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rbp, rdx, rsp, word_ptr,
@@ -49,11 +49,24 @@ pub fn exit_begins(
     a.mov(block(parameters, BLOCK_BUSY), rsp)
 }
 
-/// Generates the hook of an exit.
+/// Writes the record of the register with the return value, which the hook has saved. Changes rax and rdx.
+fn record_value(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    const VALUE: i32 = 8;
+    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.mov(rax, qword_ptr(rsp + 16))?;
+    a.mov(qword_ptr(rdx + ESCAPE_HEAD as i32), rax)?;
+    a.mov(dword_ptr(rdx), RETURNED_ESCAPE as i32)?;
+    a.add(
+        qword_ptr(r11 + offset(CURSOR_NEXT)),
+        ESCAPE_HEAD as i32 + VALUE,
+    )
+}
+
+/// Generates the hook of an exit, which records the register of the return value `with_value`.
 pub fn exit_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
-    kind: HookKind,
+    (kind, with_value): (HookKind, bool),
     slow_address: CodeLabel,
 ) -> Result<(), IcedError> {
     let mut give_up = a.create_label();
@@ -113,6 +126,9 @@ pub fn exit_hook(
     }
     if !mutes {
         a.set_label(&mut keep)?;
+        if with_value {
+            record_value(a)?;
+        }
         read_clock(a, parameters)?;
         if timed.is_some() {
             let mut compared = a.create_label();
