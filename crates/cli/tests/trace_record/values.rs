@@ -35,7 +35,12 @@ fn run(arguments: &[&str], folder: &Path) -> Output {
 /// Records a trace. Returns what the program and the recorder said.
 fn recorded(options: &[&str], program: &Path, words: &[&str], folder: &Path) -> (String, String) {
     let program = program.to_str().expect("a path of UTF-8");
-    let all = [&["record", "--no-event", "--no-libcall"], options, &[program], words];
+    let all = [
+        &["record", "--no-event", "--no-libcall"],
+        options,
+        &[program],
+        words,
+    ];
     let output = run(&all.concat(), folder);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&output.stderr);
@@ -60,7 +65,10 @@ fn rounds(first: i64, count: i64) -> Vec<String> {
         [
             format!("add({i}, {}) = 0;", -i),
             format!("many({i}, {}, {}) = {};", i + 3, i + 7, word(many)),
-            format!("small({}, {}, {:#x}) = {small};", -i as i8, i as u16, i as u32),
+            format!(
+                "small({}, {}, {:#x}) = {small};",
+                -i as i8, i as u16, i as u32
+            ),
             format!("mixed({i}, {x:?}, {y:?}) = {mixed:?};"),
         ]
     };
@@ -116,9 +124,13 @@ fn values_stay_with_their_calls_in_many_chunks() {
     let text = String::from_utf8_lossy(&dump.stdout);
     let mut streams = 0;
     for stream in text.split("reading stream").skip(1) {
-        let entries = stream.lines().filter_map(|line| line.split_once(" args: ("));
+        let entries = stream
+            .lines()
+            .filter_map(|line| line.split_once(" args: ("));
         let entries: Vec<&str> = entries.map(|(_, values)| values).collect();
-        let exits = stream.lines().filter_map(|line| line.split_once(" retval: "));
+        let exits = stream
+            .lines()
+            .filter_map(|line| line.split_once(" retval: "));
         let exits: Vec<&str> = exits.map(|(_, value)| value).collect();
         let first: i64 = entries[0].split(',').next().unwrap().parse().unwrap();
         let calls = rounds(first, ROUNDS);
@@ -157,8 +169,14 @@ fn values_do_not_depend_on_filters() {
     };
     for (options, expected) in [
         (&["-F", "add"][..], only(&["add("])),
-        (&["-F", "add", "-F", "mixed@sample=3"], [only(&["add("]), every("mixed(", 3)].concat()),
-        (&["-T", "many@sample=2"], [only(&["add(", "small(", "mixed("]), every("many(", 2)].concat()),
+        (
+            &["-F", "add", "-F", "mixed@sample=3"],
+            [only(&["add("]), every("mixed(", 3)].concat(),
+        ),
+        (
+            &["-T", "many@sample=2"],
+            [only(&["add(", "small(", "mixed("]), every("many(", 2)].concat(),
+        ),
         (&["-N", "many"], only(&["add(", "small(", "mixed("])),
         (&["-H", "small"], only(&["add(", "many(", "mixed("])),
         (&["-D", "9"], all.clone()),
@@ -166,7 +184,12 @@ fn values_do_not_depend_on_filters() {
         (&["--clock", "mono"], all.clone()),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
-        recorded(&[options, &CALLS].concat(), &program, &["calls", "9"], folder.path());
+        recorded(
+            &[options, &CALLS].concat(),
+            &program,
+            &["calls", "9"],
+            folder.path(),
+        );
         let mut found = leaves(&replayed(&[], folder.path()));
         let mut expected = expected;
         found.sort();
@@ -201,12 +224,18 @@ fn texts_are_bounded_and_bad_pointers_are_shown_as_such() {
 
     let hostile = ["hostile", "3000"];
     let plain = Command::new(&program).args(hostile).output().expect("runs");
-    let options = ["-A=looked_at@arg1/s,arg2/S,arg3/s480", "-R=looked_at@retval/S", "-F=looked_at"];
+    let options = [
+        "-A=looked_at@arg1/s,arg2/S,arg3/s480",
+        "-R=looked_at@retval/S",
+        "-F=looked_at",
+    ];
     let (out, _) = recorded(&options, &program, &hostile, folder.path());
     assert_eq!(out.as_bytes(), plain.stdout);
     let lines = leaves(&replayed(&[], folder.path()));
     assert_eq!(lines.len(), 6000);
-    let unreadable = lines.iter().filter(|line| line.starts_with("looked_at(<0x"));
+    let unreadable = lines
+        .iter()
+        .filter(|line| line.starts_with("looked_at(<0x"));
     assert!(unreadable.count() > 2000);
 }
 
@@ -250,15 +279,22 @@ fn library_calls_carry_values() {
     let program = or_skip!(built(&["-fpatchable-function-entry=5"]));
     let folder = tempfile::tempdir().expect("a folder");
     let program = program.to_str().expect("a path of UTF-8");
-    let options = ["record", "--no-event", "-A=atoi@arg1/s", "-R=atoi@retval/i32"];
+    let options = [
+        "record",
+        "--no-event",
+        "-A=atoi@arg1/s",
+        "-R=atoi@retval/i32",
+    ];
     // `atoi` is `strtol` to the compiler.
     let strtol = ["-A=strtol@arg1/s,arg3/i32", "-R=strtol@retval"];
-    let output = run(&[&options[..], &strtol, &[program, "calls", "12"]].concat(), folder.path());
+    let output = run(
+        &[&options[..], &strtol, &[program, "calls", "12"]].concat(),
+        folder.path(),
+    );
     assert!(output.status.success());
     let lines = replayed(&[], folder.path());
-    let is_shown = |line: &String| {
-        line == r#"strtol("12", 10) = 12;"# || line == r#"atoi("12") = 12;"#
-    };
+    let is_shown =
+        |line: &String| line == r#"strtol("12", 10) = 12;"# || line == r#"atoi("12") = 12;"#;
     assert!(lines.iter().any(is_shown), "{lines:#?}");
 }
 
@@ -267,7 +303,10 @@ fn functions_whose_values_cannot_be_had_are_named() {
     let program = or_skip!(built(&["-finstrument-functions"]));
     let folder = tempfile::tempdir().expect("a folder");
     let (_, said) = recorded(&["-A=add@arg1"], &program, &["calls", "1"], folder.path());
-    assert!(said.contains("arguments and return values of 1 functions are not recorded"), "{said}");
+    assert!(
+        said.contains("arguments and return values of 1 functions are not recorded"),
+        "{said}"
+    );
     let lines = replayed(&[], folder.path());
     assert!(lines.contains(&"add();".to_owned()), "{lines:#?}");
 }
@@ -278,8 +317,19 @@ fn uftrace_records_the_same_values() {
     or_skip!(need_tool("uftrace"));
     let program = or_skip!(built(&["-pg"]));
     let folder = tempfile::tempdir().expect("a folder");
-    let options = ["-A", "add@arg1/i32,arg2/i32", "-R", "add@retval/i32", "-F", "rounds"];
-    let ours = [&options[..], &["-A", "many@arg1,arg2,arg6", "-R", "many@retval"]].concat();
+    let options = [
+        "-A",
+        "add@arg1/i32,arg2/i32",
+        "-R",
+        "add@retval/i32",
+        "-F",
+        "rounds",
+    ];
+    let ours = [
+        &options[..],
+        &["-A", "many@arg1,arg2,arg6", "-R", "many@retval"],
+    ]
+    .concat();
     let recorded_there = Command::new("uftrace")
         .args(["record", "--no-event", "--no-libcall", "-d", "theirs"])
         .args(&ours)
