@@ -6,6 +6,7 @@ Prints {"answers": [ROWS, ...], "executors": {ID: NUMBER OF TASKS}} as JSON.
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -30,6 +31,15 @@ WORKERS = 2
 PATIENCE = 120
 
 
+PR_SET_PDEATHSIG = 1
+C_LIBRARY = ctypes.CDLL(None)
+
+
+def end_with_parent():
+    """Asks Linux to end this process once its parent is killed, which then cannot end it."""
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Server:
     """A server of the cluster, in a group of processes of its own."""
 
@@ -51,6 +61,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=end_with_parent,
             )
 
     def wait_for(self, pattern):
