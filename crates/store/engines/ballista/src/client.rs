@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::functions_nested::array_has::array_has_udf;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -70,7 +71,11 @@ async fn session(scheduler: SocketAddr) -> Result<SessionContext> {
         .with_config(config)
         .build();
     let url = format!("df://{scheduler}");
-    Ok(SessionContext::remote_with_state(&url, state).await?)
+    let context = SessionContext::remote_with_state(&url, state).await?;
+    // As in the embedded engine. Plans have the function's own name.
+    let contains = array_has_udf().as_ref().clone();
+    context.register_udf(contains.with_aliases(["stack_contains"]));
+    Ok(context)
 }
 
 async fn register(context: &SessionContext, store: &Path, table: &str) -> Result<()> {

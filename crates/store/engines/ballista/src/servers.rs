@@ -2,10 +2,12 @@
 
 use anyhow::{Context, Result};
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use datafusion::functions_nested::all_default_nested_functions;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -51,6 +53,12 @@ pub async fn scheduler(port: u16) -> Result<()> {
 /// The scheduler is not there, or the executor ends.
 pub async fn executor(scheduler: SocketAddr, folder: Option<PathBuf>) -> Result<()> {
     let work_dir = folder.map(|folder| folder.to_string_lossy().into_owned());
+    // Ballista 55 gives its clients and schedulers DataFusion's functions of lists, but not its executors.
+    let mut functions = BallistaFunctionRegistry::default();
+    for function in all_default_nested_functions() {
+        let name = function.name().to_owned();
+        functions.scalar_functions.insert(name, function);
+    }
     let [port, grpc_port] = free_ports().await?;
     let config = ExecutorProcessConfig {
         bind_host: HOST.to_owned(),
@@ -64,6 +72,7 @@ pub async fn executor(scheduler: SocketAddr, folder: Option<PathBuf>) -> Result<
         memory_pool_size: Some(512 << 20),
         task_scheduling_policy: TaskSchedulingPolicy::PushStaged,
         work_dir,
+        override_function_registry: Some(Arc::new(functions)),
         ..ExecutorProcessConfig::default()
     };
     Ok(start_executor_process(Arc::new(config)).await?)
