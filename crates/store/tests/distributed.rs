@@ -192,8 +192,9 @@ fn ballista_with_two_executors_gives_the_same_answers() {
 }
 
 fn ballista() -> Result<PathBuf, Skip> {
-    let folder = programs::repository_root().join("crates/store/engines/ballista/target");
-    let built = ["debug", "release"].map(|kind| folder.join(kind).join("dioptra-store-ballista"));
+    let own = programs::repository_root().join("crates/store/engines/ballista/target");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(own, PathBuf::from);
+    let built = ["debug", "release"].map(|kind| target.join(kind).join("dioptra-store-ballista"));
     let named = std::env::var_os("DIOPTRA_BALLISTA").map(PathBuf::from);
     let found = named.into_iter().chain(built).find(|path| path.is_file());
     let remedy = "there is no dioptra-store-ballista; `cargo xtask store --engines` builds it";

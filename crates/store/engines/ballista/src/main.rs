@@ -3,7 +3,7 @@
 //! ```text
 //! dioptra-store-ballista cluster STORE SQL… < VIEWS             a scheduler and two executors as processes, and a query
 //! dioptra-store-ballista scheduler [PORT]
-//! dioptra-store-ballista executor SCHEDULER [FOLDER]
+//! dioptra-store-ballista executor SCHEDULER FOLDER
 //! dioptra-store-ballista query SCHEDULER STORE SQL… < VIEWS
 //! ```
 //!
@@ -17,7 +17,6 @@ mod servers;
 
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 /// The stack of a thread, in bytes. Plans are trees that DataFusion walks recursively.
 const STACK: usize = 32 << 20;
@@ -44,10 +43,8 @@ fn main() -> Result<()> {
             let port = port.parse().context("the port is no number")?;
             runtime.block_on(servers::scheduler(port))
         }
-        ["executor", scheduler] => runtime.block_on(servers::executor(address(scheduler)?, None)),
         ["executor", scheduler, folder] => {
-            let folder = Some(PathBuf::from(folder));
-            runtime.block_on(servers::executor(address(scheduler)?, folder))
+            runtime.block_on(servers::executor(address(scheduler)?, folder.to_owned()))
         }
         ["query", scheduler, store, ref queries @ ..] if !queries.is_empty() => {
             let views = std::io::read_to_string(std::io::stdin())?;
@@ -73,7 +70,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "wanted is one of: cluster STORE SQL…, scheduler [PORT], executor SCHEDULER [FOLDER], query SCHEDULER STORE SQL…"
+            "wanted is one of: cluster STORE SQL…, scheduler [PORT], executor SCHEDULER FOLDER, query SCHEDULER STORE SQL…"
         ),
     }
 }

@@ -11,7 +11,6 @@ use datafusion::functions_nested::all_default_nested_functions;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -47,12 +46,11 @@ pub async fn scheduler(port: u16) -> Result<()> {
     Ok(start_grpc_service_with_listener(listener, scheduler).await?)
 }
 
-/// Runs an executor of one core. What its tasks write goes to a folder, or to one for temporary files.
+/// Runs an executor of one core. What its tasks write goes to a folder and stays there.
 ///
 /// # Errors
 /// The scheduler is not there, or the executor ends.
-pub async fn executor(scheduler: SocketAddr, folder: Option<PathBuf>) -> Result<()> {
-    let work_dir = folder.map(|folder| folder.to_string_lossy().into_owned());
+pub async fn executor(scheduler: SocketAddr, folder: String) -> Result<()> {
     // Ballista 55 gives its clients and schedulers DataFusion's functions of lists, but not its executors.
     let mut functions = BallistaFunctionRegistry::default();
     for function in all_default_nested_functions() {
@@ -71,7 +69,7 @@ pub async fn executor(scheduler: SocketAddr, folder: Option<PathBuf>) -> Result<
         vcores: 1,
         memory_pool_size: Some(512 << 20),
         task_scheduling_policy: TaskSchedulingPolicy::PushStaged,
-        work_dir,
+        work_dir: Some(folder),
         override_function_registry: Some(Arc::new(functions)),
         ..ExecutorProcessConfig::default()
     };
