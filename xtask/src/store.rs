@@ -66,14 +66,17 @@ pub fn engines() -> Result<()> {
     let ballista = store.join("engines/ballista");
     tools::provide_these(ENGINES, true);
     let mut variables: Vec<(&str, OsString)> = Vec::new();
-    match dioptra_testprograms::python_with(&PACKAGES) {
-        Ok(python) => {
+    let named = std::env::var_os("DIOPTRA_PYTHON").is_some();
+    let python = (!named).then(|| dioptra_testprograms::python_with(&PACKAGES));
+    match python {
+        None => println!("DIOPTRA_PYTHON names a Python; no packages are installed"),
+        Some(Ok(python)) => {
             variables.push(("DIOPTRA_PYTHON", python.get_program().to_owned()));
             let path = python.get_envs().find(|(name, _)| *name == "PYTHONPATH");
             let path = path.and_then(|(_, value)| value);
             variables.extend(path.map(|path| ("PYTHONPATH", path.to_owned())));
         }
-        Err(skip) => println!("{skip}; the tests of DuckDB and Spark are skipped"),
+        Some(Err(skip)) => println!("{skip}; the tests of DuckDB and Spark are skipped"),
     }
     cargo(&root, &["build", "--package", "dioptra"], &[])?;
     cargo(&ballista, &["fmt", "--check"], &[])?;
