@@ -31,7 +31,7 @@ const TABLES: [&str; 10] = [
     "call_estimates",
 ];
 
-/// How long a client waits for all executors.
+/// The time for which a client waits for all executors.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has a cluster answer queries over a store. Returns the rows of each as a JSON array.
