@@ -61,6 +61,9 @@ enum Chore {
         /// Kill 500 writers and 500 mergers, and fail at each request to a server
         #[arg(long)]
         faults: bool,
+        /// Test optimized code
+        #[arg(long)]
+        release: bool,
     },
     /// Trace programs on 64-bit Arm, in a virtual machine, and compare the traces with what the programs say themselves
     ArmTest(arm_test::Arguments),
@@ -84,8 +87,10 @@ fn main() -> ExitCode {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Chore::Store { faults: false } => store::run().map(|()| ExitCode::SUCCESS),
-        Chore::Store { faults: true } => store::faults().map(|()| ExitCode::SUCCESS),
+        Chore::Store { faults, release } => match faults {
+            false => store::run(release).map(|()| ExitCode::SUCCESS),
+            true => store::faults(release).map(|()| ExitCode::SUCCESS),
+        },
         Chore::ArmTest(arguments) => arm_test::run(&arguments),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
         Chore::Man(arguments) => packages::man(&arguments),
