@@ -17,8 +17,8 @@ use super::save;
 use engines::{Engine, Engines};
 use stores::{Makers, Sizes};
 
-/// The longest time that one question may take.
-const LIMIT: Duration = Duration::from_secs(600);
+/// The longest time that a step of making a store may take.
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The fleets to measure, and the engines.
 #[derive(clap::Args)]
@@ -53,6 +53,9 @@ pub struct Arguments {
     /// The number of runs of each question
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// The longest time that one question may take in dioptra and in DuckDB, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    limit: u64,
     /// Keep the stores in this folder, and take those that are there
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,

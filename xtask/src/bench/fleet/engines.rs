@@ -1,9 +1,12 @@
 //! The engines that answer the questions, and the table of their figures.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -13,7 +16,7 @@ use crate::root;
 
 use super::super::compare::{median, run_json};
 use super::super::measure::{self, Run};
-use super::{Arguments, LIMIT, Question};
+use super::{Arguments, Question};
 
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,8 +36,12 @@ pub struct Engines {
     duckdb: bool,
     spark: bool,
     spark_master: Option<String>,
+    /// The longest time that one question may take.
+    limit: Duration,
     /// Files for the engines' scripts.
     folder: tempfile::TempDir,
+    /// By question: the statements that it asks.
+    known: RefCell<BTreeMap<&'static str, Vec<String>>>,
 }
 
 /// The number of rows of an answer, and the sum of one column.
@@ -86,6 +93,8 @@ impl Engines {
             spark,
             python,
             spark_master: arguments.spark_master.clone(),
+            known: RefCell::default(),
+            limit: Duration::from_secs(arguments.limit),
             folder,
         })
     }
@@ -135,28 +144,24 @@ impl Engines {
             command.args(&words);
             command
         };
-        let output = dioptra().arg("--show-sql").output()?;
-        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-        if !output.status.success() {
-            // A question that fails is a result, too; other engines have no SQL of it.
-            println!("{:<20} dioptra  failed: {}", question.name, messages.trim());
-            let result = json!({
-                "question": question.name,
-                "dioptra": { "did_not_finish": messages },
-            });
-            let asked = Asked {
-                name: question.name,
-                words: question.words,
-                statements: Vec::new(),
-                value: "weight",
-            };
-            return Ok((result, asked));
-        }
-        let statements: Vec<String> = messages
-            .lines()
-            .filter_map(|line| line.strip_prefix("# SQL: "))
-            .map(str::to_owned)
-            .collect();
+        let statements = match self.statements(question.name, dioptra())? {
+            Ok(statements) => statements,
+            Err(messages) => {
+                // A question that fails is a result, too; other engines have no SQL of it.
+                println!("{:<20} dioptra  failed: {}", question.name, messages.trim());
+                let result = json!({
+                    "question": question.name,
+                    "dioptra": { "did_not_finish": messages },
+                });
+                let asked = Asked {
+                    name: question.name,
+                    words: question.words,
+                    statements: Vec::new(),
+                    value: "weight",
+                };
+                return Ok((result, asked));
+            }
+        };
         let last = statements.last().context("the question showed no SQL")?;
         let value = match last.contains(" AS value") {
             true => "value",
@@ -182,13 +187,13 @@ impl Engines {
             for engine in [turn % 2, 1 - turn % 2] {
                 let is_done = |runs: &[Run]| runs.last().is_some_and(|run| run.failure.is_some());
                 if engine == 0 && !is_done(&own) {
-                    own.push(measure::start(&mut dioptra())?.finish_within(LIMIT, &[])?);
+                    own.push(measure::start(&mut dioptra())?.finish_within(self.limit, &[])?);
                 }
                 if engine == 1 && self.duckdb && !is_done(&of_duckdb) {
                     let mut printed = tempfile::tempfile()?;
                     let out = Stdio::from(printed.try_clone()?);
                     let started = measure::start_into(&mut duckdb(), out)?;
-                    of_duckdb.push(started.finish_within(LIMIT, &[])?);
+                    of_duckdb.push(started.finish_within(self.limit, &[])?);
                     let mut text = String::new();
                     printed.rewind()?;
                     printed.read_to_string(&mut text)?;
@@ -208,6 +213,29 @@ impl Engines {
             }
         }
         Ok((result, asked))
+    }
+
+    /// Returns the statements that a question asks, which are the same in all stores. The inner error has the program's
+    /// messages.
+    fn statements(
+        &self,
+        name: &'static str,
+        mut command: Command,
+    ) -> Result<Result<Vec<String>, String>> {
+        if let Some(known) = self.known.borrow().get(name) {
+            return Ok(Ok(known.clone()));
+        }
+        let output = command.arg("--show-sql").output()?;
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            return Ok(Err(messages));
+        }
+        let lines = messages
+            .lines()
+            .filter_map(|line| line.strip_prefix("# SQL: "));
+        let statements: Vec<String> = lines.map(str::to_owned).collect();
+        self.known.borrow_mut().insert(name, statements.clone());
+        Ok(Ok(statements))
     }
 
     /// Returns the rows and the sum of the last statement's answer, as dioptra's engine gives them.
