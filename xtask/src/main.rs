@@ -62,8 +62,11 @@ enum Chore {
         #[arg(long)]
         faults: bool,
         /// Install DuckDB and Spark, build Ballista, and compare their answers with the embedded engine's
-        #[arg(long, conflicts_with = "faults")]
+        #[arg(long, conflicts_with_all = ["faults", "release"])]
         engines: bool,
+        /// Test optimized code
+        #[arg(long)]
+        release: bool,
     },
     /// Trace programs on 64-bit Arm, in a virtual machine, and compare the traces with what the programs say themselves
     ArmTest(arm_test::Arguments),
@@ -87,10 +90,14 @@ fn main() -> ExitCode {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Chore::Store { faults, engines } => match (faults, engines) {
-            (true, _) => store::faults(),
+        Chore::Store {
+            faults,
+            engines,
+            release,
+        } => match (faults, engines) {
+            (true, _) => store::faults(release),
             (_, true) => store::engines(),
-            _ => store::run(),
+            _ => store::run(release),
         }
         .map(|()| ExitCode::SUCCESS),
         Chore::ArmTest(arguments) => arm_test::run(&arguments),

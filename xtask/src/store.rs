@@ -21,11 +21,12 @@ const ENGINES: &[Tool] = &[
 /// The Python packages of the other engines, with those that they depend on.
 const PACKAGES: [&str; 3] = ["duckdb==2.0.1", "py4j==0.10.9.9", "pyspark==4.3.0"];
 
-/// Builds `dioptra`, whose numbers the tests compare with, and checks and tests the store.
-pub fn run() -> Result<()> {
+/// Builds `dioptra`, whose numbers the tests compare with, and checks and tests the store. With `release`, the tests run
+/// optimized code.
+pub fn run(release: bool) -> Result<()> {
     let root = crate::root();
     let store = root.join("crates/store");
-    cargo(&root, &["build", "--package", "dioptra"], &[])?;
+    build_dioptra(&root)?;
     cargo(&store, &["fmt", "--all", "--check"], &[])?;
     let lints = ["clippy", "--all-targets", "--", "-D", "warnings"];
     cargo(&store, &lints, &[])?;
@@ -33,14 +34,26 @@ pub fn run() -> Result<()> {
     let mut without = vec!["clippy", "--no-default-features", "--lib", "--bins"];
     without.extend(&lints[2..]);
     cargo(&store, &without, &[])?;
-    cargo(&store, &["test"], &[])
+    let mut test = vec!["test"];
+    test.extend(release.then_some("--release"));
+    cargo(&store, &test, &[])
+}
+
+/// Builds `dioptra`, unless the variable `DIOPTRA` names one.
+fn build_dioptra(root: &Path) -> Result<()> {
+    match std::env::var_os("DIOPTRA") {
+        Some(_) => Ok(()),
+        None => cargo(root, &["build", "--package", "dioptra"], &[]),
+    }
 }
 
 /// Kills 500 writers and 500 mergers at random moments, fills disks, cuts files, and lets a server fail at each request.
-pub fn faults() -> Result<()> {
+///
+/// With `release`, the killed programs are optimized, as the measured ones are.
+pub fn faults(release: bool) -> Result<()> {
     let root = crate::root();
     let store = root.join("crates/store");
-    cargo(&root, &["build", "--package", "dioptra"], &[])?;
+    build_dioptra(&root)?;
     let tests = [
         "test",
         "--test",
@@ -54,7 +67,9 @@ pub fn faults() -> Result<()> {
         ("DIOPTRA_STORE_KILLS", OsStr::new("500")),
         ("DIOPTRA_STORE_FAULTS", OsStr::new("all")),
     ];
-    let words: Vec<&str> = tests.into_iter().chain(["--", "--nocapture"]).collect();
+    let release = release.then_some("--release");
+    let words = tests.into_iter().chain(release);
+    let words: Vec<&str> = words.chain(["--", "--nocapture"]).collect();
     cargo(&store, &words, &wanted)
 }
 
@@ -78,7 +93,7 @@ pub fn engines() -> Result<()> {
         }
         Some(Err(skip)) => println!("{skip}; the tests of DuckDB and Spark are skipped"),
     }
-    cargo(&root, &["build", "--package", "dioptra"], &[])?;
+    build_dioptra(&root)?;
     cargo(&ballista, &["fmt", "--check"], &[])?;
     let lints = ["clippy", "--all-targets", "--", "-D", "warnings"];
     cargo(&ballista, &lints, &[])?;
