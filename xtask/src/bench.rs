@@ -7,6 +7,7 @@
 mod analyze;
 mod attach;
 mod compare;
+mod fleet;
 mod input;
 mod measure;
 mod report;
@@ -38,6 +39,8 @@ pub enum Bench {
     Analyze(analyze::Arguments),
     /// `dioptra record -p` beside `perf record -p` on the same program
     Attach(attach::Arguments),
+    /// Questions over the profiles of a synthetic fleet, beside DuckDB and Spark on the same files
+    Fleet(fleet::Arguments),
     /// Traced calls beside uftrace's
     Trace(trace::Arguments),
     /// The page in Chromium on a large profile: loading, actions and memory, beside `dioptra report` and speedscope
@@ -52,6 +55,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Report(arguments) => report::run(arguments),
         Bench::Analyze(arguments) => analyze::run(arguments),
         Bench::Attach(arguments) => attach::run(arguments),
+        Bench::Fleet(arguments) => fleet::run(arguments),
         Bench::Trace(arguments) => trace::run(arguments),
         Bench::Web(arguments) => web::run(arguments),
         Bench::Windows(arguments) => windows::run(arguments),

@@ -61,6 +61,12 @@ enum Chore {
         /// Kill 500 writers and 500 mergers, and fail at each request to a server
         #[arg(long)]
         faults: bool,
+        /// Install DuckDB and Spark, build Ballista, and compare their answers with the embedded engine's
+        #[arg(long, conflicts_with_all = ["faults", "release"])]
+        engines: bool,
+        /// Test optimized code
+        #[arg(long)]
+        release: bool,
     },
     /// Trace programs on 64-bit Arm, in a virtual machine, and compare the traces with what the programs say themselves
     ArmTest(arm_test::Arguments),
@@ -84,8 +90,16 @@ fn main() -> ExitCode {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Chore::Store { faults: false } => store::run().map(|()| ExitCode::SUCCESS),
-        Chore::Store { faults: true } => store::faults().map(|()| ExitCode::SUCCESS),
+        Chore::Store {
+            faults,
+            engines,
+            release,
+        } => match (faults, engines) {
+            (true, _) => store::faults(release),
+            (_, true) => store::engines(),
+            _ => store::run(release),
+        }
+        .map(|()| ExitCode::SUCCESS),
         Chore::ArmTest(arguments) => arm_test::run(&arguments),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
         Chore::Man(arguments) => packages::man(&arguments),

@@ -42,7 +42,8 @@ pub const fn command(name: &'static str, packages: &'static [&'static str]) -> T
     }
 }
 
-const fn file(path: &'static str, packages: &'static [&'static str]) -> Tool {
+/// Describes a tool that is found as a file at a fixed path.
+pub const fn file(path: &'static str, packages: &'static [&'static str]) -> Tool {
     Tool {
         found_as: FoundAs::File(path),
         packages,

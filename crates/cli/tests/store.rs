@@ -47,9 +47,47 @@ fn words_and_status_are_passed_on() {
             "<query><--store><s><SELECT 'a' -- b>",
         ),
         (&["store", "--help"], "<--help>"),
+        (
+            &["export", "--to", "parquet"],
+            "<add><./perf.data><--to><profile.store>",
+        ),
+        (
+            &[
+                "export",
+                "--to",
+                "parquet",
+                "-i-x",
+                "-o",
+                "s",
+                "--no-inline",
+            ],
+            "<add><./-x><--to><s><--no-inline>",
+        ),
+        (
+            &["export", "--to", "parquet", "-d", "/a/b", "--symfs", "/"],
+            "<add></a/b><--to><profile.store><--symfs></>",
+        ),
     ] {
         let output = dioptra(folder.path(), words);
         assert_eq!(String::from_utf8_lossy(&output.stdout), passed);
         assert_eq!(output.status.code(), Some(7));
+    }
+}
+
+#[test]
+fn exports_of_tables_hold_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, expected) in [
+        (&["--comm", "x"][..], "--comm"),
+        (&["-o", "-"], "files in a folder"),
+        (&["--value", "samples"], "--value"),
+        (&["--no-demangle"], "--no-demangle"),
+        (&[], "cargo install --path crates/store"),
+    ] {
+        let words = [&["export", "--to", "parquet"], words].concat();
+        let output = dioptra(folder.path(), &words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected), "{said}");
     }
 }

@@ -35,6 +35,10 @@ const PAGE: u64 = 4096;
 /// The address from which on mappings are put that have no place of their own. No process has memory there.
 const FREE: u64 = 1 << 56;
 
+/// The largest size of a mapping: a process's whole memory. Addresses of one file are closer together; those of `[unknown]`,
+/// which stands for all addresses outside of known mappings, may be anywhere.
+const LARGEST: u64 = 1 << 47;
+
 impl Mappings {
     pub(crate) fn of(source: &Source<'_>) -> Mappings {
         let profile = source.profile;
@@ -50,12 +54,22 @@ impl Mappings {
         let mut order: Vec<usize> = (0..modules).filter(|id| extents[*id].is_some()).collect();
         let main = main_module(source);
         order.sort_by_key(|id| Some(*id) != main.map(|main| main as usize));
+        Mappings::place(&order, &extents, &spans)
+    }
+
+    /// Places modules in this order, each with the lowest and the highest of its relative addresses. A module gets no
+    /// mapping if its addresses lie farther apart than a process's memory is large.
+    fn place(
+        order: &[usize],
+        extents: &[Option<(u64, u64)>],
+        spans: &[Option<MappedSpan>],
+    ) -> Mappings {
         let mut mappings = Mappings {
             list: Vec::new(),
-            of_module: vec![None; modules],
+            of_module: vec![None; extents.len()],
         };
         let mut free = FREE;
-        for module in order {
+        for &module in order {
             let Some((low, high)) = extents[module] else {
                 continue;
             };
@@ -65,9 +79,12 @@ impl Mappings {
                 is_used: false,
                 ..placed(low, high, spans[module])
             };
+            let size = mapping.end - mapping.start;
+            if size > LARGEST {
+                continue;
+            }
             let overlaps = |other: &Mapping| other.start < mapping.end && mapping.start < other.end;
             if mappings.list.iter().any(overlaps) {
-                let size = mapping.end - mapping.start;
                 mapping.start = free;
                 mapping.end = free.saturating_add(size);
                 free = mapping.end.saturating_add(PAGE).next_multiple_of(PAGE);
@@ -232,5 +249,26 @@ mod tests {
             (0x1000, 0x2000, 0x1000)
         );
         assert_eq!(range(placed(0, u64::MAX, None)), (0, u64::MAX, 0));
+    }
+    #[test]
+    fn addresses_from_everywhere_get_no_mapping() {
+        let extents = [
+            Some((0x1000, 0x2000)),
+            Some((0, 0xffff_bbb4_ffff_bc2c)),
+            None,
+            Some((0x1800, 0x1900)),
+        ];
+        let placed = Mappings::place(&[0, 1, 2, 3], &extents, &[None; 4]);
+        let places: Vec<_> = (0..4).map(|id| placed.of_module(id).map(range)).collect();
+        assert_eq!(
+            places,
+            [
+                Some((0x1000, 0x3000, 0x1000)),
+                None,
+                None,
+                // The first module lies there already.
+                Some((FREE, FREE + 0x1000, 0x1000)),
+            ]
+        );
     }
 }

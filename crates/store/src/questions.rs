@@ -10,10 +10,20 @@ pub use regressions::{RegressionOptions, regressions};
 pub use sets::SampleSet;
 pub use top::{TopOptions, top_functions};
 
+use crate::content::EventTotal;
 use crate::error::StoreError;
 use crate::session::{Answer, Session};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
+use std::collections::BTreeMap;
+
+/// Each sample of each profile with the columns that questions need, but without the functions of its stack.
+///
+/// A stack's id says which functions it has, in all profiles. So questions sum by `stack_id` first and look up the
+/// functions of the sums. The view `samples` looks them up for each sample, in a table of all stacks of all profiles.
+const SAMPLES: &str = "(SELECT p.profile_id, s.date, s.service, s.host, s.event, \
+     p.start_ns + s.elapsed_ns AS time_ns, s.process, s.comm, s.cpu, s.stack_id, s.samples, s.weight, s.factor \
+     FROM store_samples s JOIN store_profiles p ON s.import_id = p.import_id)";
 
 /// The samples that a question is about: each condition that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +42,23 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Returns the conditions as SQL over the view `samples`; `true` where there are none.
+    /// Returns the conditions as SQL over samples; `true` where there are none.
     fn conditions(&self) -> String {
+        let mut all = self.label_conditions();
+        if let Some(since) = self.since {
+            let own = date_literal(since);
+            all.push(format!(
+                "(time_ns >= {since} OR (time_ns IS NULL AND date >= {own}))"
+            ));
+        }
+        if let Some(until) = self.until {
+            all.push(format!("(time_ns < {until} OR time_ns IS NULL)"));
+        }
+        joined(&all)
+    }
+
+    /// Returns the conditions on the partitions `date`, `service` and `host`, which leave out files.
+    fn label_conditions(&self) -> Vec<String> {
         let mut all = Vec::new();
         let labels = [("service", &self.service), ("host", &self.host)];
         for (column, label) in labels {
@@ -41,26 +66,64 @@ impl Chosen {
                 all.push(format!("{column} = {}", quoted(label)));
             }
         }
-        // The conditions on dates leave out files. A recording may reach into the next day, so one day more is read.
+        // A recording may reach into the next day, so one day more is read.
         const DAY: i64 = 86_400 * 1_000_000_000;
-        let date = |time: i64| quoted(&crate::labels::date_of(time));
         if let Some(since) = self.since {
-            let from = date(since.saturating_sub(DAY));
-            let own = date(since);
-            all.push(format!(
-                "date >= {from} AND (time_ns >= {since} OR (time_ns IS NULL AND date >= {own}))"
-            ));
+            let from = date_literal(since.saturating_sub(DAY));
+            all.push(format!("date >= {from}"));
         }
         if let Some(until) = self.until {
-            let own = date(until);
-            all.push(format!(
-                "date <= {own} AND (time_ns < {until} OR time_ns IS NULL)"
-            ));
+            let own = date_literal(until);
+            all.push(format!("date <= {own}"));
         }
-        match all.is_empty() {
-            true => "true".to_owned(),
-            false => all.join(" AND "),
+        all
+    }
+
+    /// Returns a query for the stacks that the chosen samples may have: `stack_id` and these columns, such as
+    /// `min(function) AS function`, once for each stack. More conditions on partitions may leave out more files.
+    ///
+    /// Rows of imports without a profile are among them. No sample of a profile refers to them, and a stack's id
+    /// derives from its content.
+    fn stacks(&self, columns: &str, more: Option<&str>) -> String {
+        let mut conditions = self.label_conditions();
+        conditions.extend(more.map(str::to_owned));
+        let conditions = joined(&conditions);
+        format!(
+            "(SELECT stack_id, {columns} FROM store_stacks WHERE {conditions} GROUP BY stack_id)"
+        )
+    }
+
+    /// Returns the events of the chosen samples with their numbers of samples, the event with the most samples first.
+    fn events(&self, session: &Session) -> Result<Vec<(String, i64)>, StoreError> {
+        let conditions = self.conditions();
+        if self.since.is_some() || self.until.is_some() {
+            let answer = session.sql(&format!(
+                "SELECT event, CAST(sum(samples) AS BIGINT) AS samples FROM {SAMPLES} s WHERE {conditions} \
+                 GROUP BY event ORDER BY samples DESC, event"
+            ))?;
+            return Ok(counted_texts(&answer));
         }
+        // Whole profiles: their rows state the sums.
+        let answer = session.sql(&format!(
+            "SELECT totals FROM profiles WHERE {conditions} AND samples > 0"
+        ))?;
+        let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+        for batch in &answer.batches {
+            for text in text_column(batch.column(0)) {
+                let totals: Vec<EventTotal> = serde_json::from_str(&text).map_err(|error| {
+                    StoreError::Question(format!(
+                        "the totals of a profile are not readable: {error}"
+                    ))
+                })?;
+                for total in totals.into_iter().filter(|total| total.samples > 0) {
+                    let sum = sums.entry(total.event).or_default();
+                    *sum = sum.saturating_add(total.samples);
+                }
+            }
+        }
+        let mut events: Vec<(String, i64)> = sums.into_iter().collect();
+        events.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        Ok(events)
     }
 
     /// Returns the conditions with the event, and the event. The event with the most samples is taken unless one was
@@ -70,11 +133,7 @@ impl Chosen {
     /// There are no such samples.
     fn with_event(&self, session: &Session) -> Result<(String, String), StoreError> {
         let conditions = self.conditions();
-        let answer = session.sql(&format!(
-            "SELECT event, CAST(sum(samples) AS BIGINT) AS samples FROM samples WHERE {conditions} \
-             GROUP BY event ORDER BY samples DESC, event"
-        ))?;
-        let events = counted_texts(&answer);
+        let events = self.events(session)?;
         let event = match &self.event {
             Some(wanted) if events.iter().any(|(event, _)| event == wanted) => wanted.clone(),
             Some(wanted) => {
@@ -102,6 +161,22 @@ impl Chosen {
         ))
     }
 }
+
+/// Returns the day in UTC of a time in nanoseconds since 1970, as a literal of SQL.
+fn date_literal(time: i64) -> String {
+    quoted(&crate::labels::date_of(time))
+}
+
+/// Returns conditions as one; `true` where there are none.
+fn joined(conditions: &[String]) -> String {
+    match conditions.is_empty() {
+        true => "true".to_owned(),
+        false => conditions.join(" AND "),
+    }
+}
+
+/// The innermost function of stacks that have one id, for [`Chosen::stacks`].
+const INNERMOST: &str = "min(function) AS function, min(module) AS module";
 
 /// Returns a text as a literal of SQL.
 fn quoted(text: &str) -> String {

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Recording, TOTALS, Totals, run, text, totals, totals_of};
-use dioptra_testprograms::{self as programs, Skip, or_skip};
+use common::{Recording, TOTALS, Totals, python_with, run, text, totals, totals_of};
+use dioptra_testprograms::{self as programs, or_skip};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,20 +14,6 @@ use std::process::{Command, Stdio};
 const OTHER: &str = "SELECT service AS function, host AS module, sum(samples) AS samples, \
      sum(CASE WHEN array_contains(frames, 'sixty') THEN weight ELSE 0 END) AS weight \
      FROM samples WHERE date >= '2026-01-01' AND time_ns > 0 GROUP BY service, host";
-
-/// Returns a Python that has a module.
-fn python_with(module: &str) -> Result<PathBuf, Skip> {
-    let named = std::env::var_os("DIOPTRA_PYTHON").map(PathBuf::from);
-    let python = named.map_or_else(|| programs::need_tool("python3"), Ok)?;
-    let import = format!("import {module}");
-    let output = Command::new(&python).args(["-c", &import]).output();
-    match output.is_ok_and(|output| output.status.success()) {
-        true => Ok(python),
-        false => Err(Skip::new(format!(
-            "Python has no {module} (pip install {module}; DIOPTRA_PYTHON names another Python)"
-        ))),
-    }
-}
 
 /// Returns the rows that a script prints for SQL over a store.
 fn rows(python: &PathBuf, script: &str, store: &str, sql: &str) -> Totals {

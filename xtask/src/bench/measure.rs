@@ -82,8 +82,13 @@ impl Started {
     /// Waits for the end, for as long as the time limit leaves, else kills the command.
     ///
     /// `complaints`: texts in its messages that mean that it gave up, whatever its exit status.
-    pub fn finish(mut self, complaints: &[&str]) -> io::Result<Run> {
-        let timed_out = !self.wait_until(self.start + TIME_LIMIT)?;
+    pub fn finish(self, complaints: &[&str]) -> io::Result<Run> {
+        self.finish_within(TIME_LIMIT, complaints)
+    }
+
+    /// Waits for the end as [`Started::finish`], but for another time than [`TIME_LIMIT`].
+    pub fn finish_within(mut self, limit: Duration, complaints: &[&str]) -> io::Result<Run> {
+        let timed_out = !self.wait_until(self.start + limit)?;
         if timed_out {
             self.signal(libc::SIGKILL);
         }
@@ -108,7 +113,7 @@ impl Started {
         self.stderr.read_to_end(&mut messages)?;
         let stderr = String::from_utf8_lossy(&messages).into_owned();
         let failure = if timed_out {
-            Some(format!("not done after {} s", TIME_LIMIT.as_secs()))
+            Some(format!("not done after {} s", limit.as_secs()))
         } else {
             why_failed(status, &stderr, complaints)
         };

@@ -1,5 +1,6 @@
 //! `dioptra export`.
 
+mod parquet;
 #[cfg(feature = "push")]
 mod push;
 mod traces;
@@ -44,6 +45,7 @@ Examples:
   dioptra export --to callgrind              write callgrind.out.dioptra; then: kcachegrind callgrind.out.dioptra
   dioptra export --to autofdo --dso prog     write profile.afdo; then: clang -O2 -fprofile-sample-use=profile.afdo prog.c
   dioptra export --to collapsed | flamegraph.pl > flame.svg
+  dioptra export --to parquet                write tables to profile.store for SQL, pandas, DuckDB, Spark
   dioptra export --to uftrace                write the trace dioptra.trace to uftrace.data; then: uftrace replay
   dioptra export --to pprof --time 2..3.5 --comm gcc -o gcc.pb.gz
   dioptra export --to collapsed -i other.data -e cycles --value samples -o -
@@ -128,6 +130,8 @@ enum Format {
     Otlp,
     /// uftrace's directory, of a trace of function calls. To uftrace.data
     Uftrace,
+    /// Tables of Parquet files, which dioptra query, pandas, DuckDB and Spark read. Into the folder profile.store
+    Parquet,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -163,6 +167,7 @@ impl Format {
             Format::Perfetto => "profile.pftrace",
             Format::Otlp => "profile.otlp.pb",
             Format::Uftrace => "uftrace.data",
+            Format::Parquet => "profile.store",
         }
     }
 
@@ -219,8 +224,10 @@ fn export(arguments: &Arguments) -> anyhow::Result<Exit> {
     {
         bail!("{option}: only OpenTelemetry's collectors take profiles; add --to otlp");
     }
-    if format == Format::Uftrace {
-        return uftrace::run(arguments);
+    match format {
+        Format::Uftrace => return uftrace::run(arguments),
+        Format::Parquet => return parquet::run(arguments),
+        _ => {}
     }
     if arguments.output() == Path::new("-") && format.is_binary() && io::stdout().is_terminal() {
         bail!("-o -: this format is no text for a terminal; redirect it, or give a file");
@@ -374,7 +381,7 @@ impl Export<'_> {
             Format::Perfetto => write_perfetto(&source, out)?,
             Format::Otlp => write_otlp(&source, self.service, out)?,
             Format::Autofdo => write_autofdo(&source, self.value, self.symbols.clone(), out)?,
-            Format::Uftrace => bail!("a profile has no calls for uftrace"),
+            Format::Uftrace | Format::Parquet => bail!("{} is no single file", self.format.name()),
         };
         exported.check(&self.only.profile)?;
         Ok(exported)

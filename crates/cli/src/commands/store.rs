@@ -73,7 +73,11 @@ pub fn run_query(arguments: QueryArguments) -> anyhow::Result<Exit> {
     become_store(words)
 }
 
-fn become_store(words: Vec<OsString>) -> anyhow::Result<Exit> {
+/// Runs `dioptra-store` with words, in place of this process.
+///
+/// # Errors
+/// The program is not found, or does not start.
+pub fn become_store(words: Vec<OsString>) -> anyhow::Result<Exit> {
     let program = store_program()?;
     let error = Command::new(&program).args(words).exec();
     Err(error).with_context(|| format!("starting {}", program.display()))

@@ -39,7 +39,9 @@ fn faults_in_the_time_they_took() {
         .iter()
         .find(|row| row.text("function") == "touch_pages");
     let touching = touching.expect("the function that faults");
-    assert_eq!(touching.count(weights[1]), 20_000);
+    // The kernel may take the page of the function's own code or stack away, too.
+    let touched = touching.count(weights[1]);
+    assert!((20_000..20_100).contains(&touched), "{touched}");
     // Other events than the shown ones are inputs too.
     let one = report(
         &recorded.file,

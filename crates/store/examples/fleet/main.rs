@@ -11,6 +11,7 @@ use dioptra_store::{ChosenLabels, ReadOptions, Store};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Fills a store with the profiles of a synthetic fleet.
@@ -34,6 +35,9 @@ struct Arguments {
     /// The most bytes of recordings at a time, in MB
     #[arg(long, default_value_t = 200)]
     batch: u64,
+    /// The number of writers that add at the same time; as many as there are CPUs unless given
+    #[arg(long)]
+    writers: Option<usize>,
     /// Keep the recordings in this folder, too
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -69,28 +73,35 @@ fn main() -> Result<()> {
         (Spent::default(), Spent::default(), Spent::default());
     let (seed, profiles) = (arguments.seed, arguments.profiles);
     let fleet = making.on(|| Ok(model::Fleet::new(seed, hosts, profiles, arguments.samples)))?;
+    let writers = match arguments.writers {
+        Some(writers) => writers.max(1),
+        None => std::thread::available_parallelism()?.get(),
+    };
     let scratch = tempfile::tempdir()?;
     let (mut recorded, mut stored, mut samples) = (0, 0, 0);
     let mut next = 0;
+    let mean = (arguments.samples / profiles.max(1)).max(1);
     while next < profiles {
-        let mut batch = Vec::new();
-        writing.on(|| {
-            let mut bytes = 0;
-            while next < profiles && bytes < arguments.batch * 1_000_000 {
-                let profile = fleet.profile(next);
-                next += 1;
-                let path = scratch.path().join(format!("{}.data", profile.number));
-                let mut file = BufWriter::new(File::create(&path)?);
-                recording::write(&fleet, &profile, &mut file)?;
+        // A sample takes about 200 bytes.
+        let count = (arguments.batch * 1_000_000 / (200 * mean + 100_000)).max(1);
+        let batch: Vec<(PathBuf, model::Profile)> = (next..profiles.min(next + count))
+            .map(|number| {
+                let path = scratch.path().join(format!("{number}.data"));
+                (path, fleet.profile(number))
+            })
+            .collect();
+        next += count;
+        let sizes = writing.on(|| {
+            on_all(writers, &batch, |(path, profile)| {
+                let mut file = BufWriter::new(File::create(path)?);
+                recording::write(&fleet, profile, &mut file)?;
                 file.flush()?;
-                bytes += fs::metadata(&path)?.len();
-                batch.push((path, profile));
-            }
-            recorded += bytes;
-            Ok(())
+                Ok(fs::metadata(path)?.len())
+            })
         })?;
-        adding.on(|| {
-            for (path, profile) in &batch {
+        recorded += sizes.iter().sum::<u64>();
+        let added = adding.on(|| {
+            on_all(writers, &batch, |(path, profile)| {
                 let options = ReadOptions {
                     labels: ChosenLabels {
                         service: Some(fleet.service(profile.service).name.clone()),
@@ -101,11 +112,13 @@ fn main() -> Result<()> {
                 let added = store
                     .add(path, &options)
                     .with_context(|| path.display().to_string())?;
-                stored += added.profile.bytes();
-                samples += added.profile.samples();
-            }
-            Ok(())
+                Ok((added.profile.bytes(), added.profile.samples()))
+            })
         })?;
+        for (bytes, number) in added {
+            stored += bytes;
+            samples += number;
+        }
         for (path, _) in &batch {
             if let Some(folder) = &arguments.keep {
                 let name = path.file_name().context("a file without a name")?;
@@ -120,6 +133,7 @@ fn main() -> Result<()> {
         "profiles": profiles,
         "samples": samples,
         "seed": seed,
+        "writers": writers,
         "model": making.json(),
         "recordings": writing.json(),
         "add": adding.json(),
@@ -129,6 +143,36 @@ fn main() -> Result<()> {
     });
     println!("{result}");
     Ok(())
+}
+
+/// Does a job for each item on several threads, and returns the results in any order.
+fn on_all<I: Sync, T: Send>(
+    threads: usize,
+    items: &[I],
+    job: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<T>> {
+        let mut done = Vec::new();
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push(job(item)?);
+        }
+        Ok(done)
+    };
+    let parts: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let joined = all.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(anyhow::anyhow!("a writer panicked")))
+        });
+        joined.collect()
+    });
+    let mut done = Vec::new();
+    for part in parts {
+        done.extend(part?);
+    }
+    Ok(done)
 }
 
 /// Returns the user and system time of this process.

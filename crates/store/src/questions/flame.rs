@@ -1,6 +1,6 @@
 //! Stacks of many profiles, for flame graphs.
 
-use super::{Chosen, quoted, text_column};
+use super::{Chosen, SAMPLES, quoted, text_column};
 use crate::content::EventTotal;
 use crate::error::StoreError;
 use crate::session::{Answer, Session};
@@ -43,9 +43,12 @@ pub fn flame(session: &Session, options: &FlameOptions) -> Result<StackValues, S
         true => "samples",
         false => "weight",
     };
+    let stacks = options.chosen.stacks("any_value(frames) AS frames", None);
     let answer = session.sql(&format!(
-        "SELECT comm, CAST(sum({value}) AS BIGINT) AS value, first_value(frames) AS frames \
-         FROM samples WHERE {conditions} GROUP BY comm, stack_id"
+        "SELECT s.comm AS comm, s.value AS value, k.frames AS frames FROM (\
+           SELECT comm, stack_id, CAST(sum({value}) AS BIGINT) AS value FROM {SAMPLES} a WHERE {conditions} \
+           GROUP BY comm, stack_id) s \
+         JOIN {stacks} k ON s.stack_id = k.stack_id"
     ))?;
     let unit = match options.samples {
         true => "samples",

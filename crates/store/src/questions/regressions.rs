@@ -1,6 +1,6 @@
 //! The functions whose share of the time grew, and whether chance may have made it.
 
-use super::{Chosen, SampleSet, text_column};
+use super::{Chosen, INNERMOST, SAMPLES, SampleSet, text_column};
 use crate::error::StoreError;
 use crate::session::{Answer, Session};
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -88,8 +88,11 @@ pub fn regressions(
     options: &RegressionOptions,
 ) -> Result<(Answer, String), StoreError> {
     let (conditions, event) = options.chosen.with_event(session)?;
-    let sides = [&options.from, &options.to]
-        .map(|set| sums(session, &format!("{conditions} AND {}", set.conditions())));
+    let sides = [&options.from, &options.to].map(|set| {
+        let conditions = format!("{conditions} AND {}", set.conditions());
+        let stacks = options.chosen.stacks(INNERMOST, set.partitions());
+        sums(session, &conditions, &stacks)
+    });
     let [from, to] = sides;
     let (from, to) = (from?, to?);
     let wholes = [&from, &to].map(|side| {
@@ -148,14 +151,18 @@ pub fn regressions(
 fn sums(
     session: &Session,
     conditions: &str,
+    stacks: &str,
 ) -> Result<HashMap<(String, String), Sums>, StoreError> {
     // Rows without times stand for several samples, whose mean is all that is known.
     let answer = session.sql(&format!(
-        "SELECT coalesce(function, '[unknown]') AS function, coalesce(module, '[unknown]') AS module, \
-           CAST(sum(samples) AS BIGINT) AS samples, sum(weight * factor) AS value, \
-           sum(weight * factor * weight * factor / samples) AS variance \
-         FROM samples WHERE {conditions} \
-         GROUP BY coalesce(function, '[unknown]'), coalesce(module, '[unknown]')"
+        "SELECT coalesce(k.function, '[unknown]') AS function, coalesce(k.module, '[unknown]') AS module, \
+           CAST(sum(s.samples) AS BIGINT) AS samples, sum(s.value) AS value, sum(s.variance) AS variance \
+         FROM (\
+           SELECT stack_id, sum(samples) AS samples, sum(weight * factor) AS value, \
+             sum(weight * factor * weight * factor / samples) AS variance \
+           FROM {SAMPLES} a WHERE {conditions} GROUP BY stack_id) s \
+         JOIN {stacks} k ON s.stack_id = k.stack_id \
+         GROUP BY coalesce(k.function, '[unknown]'), coalesce(k.module, '[unknown]')"
     ))?;
     let mut sums = HashMap::new();
     for batch in &answer.batches {

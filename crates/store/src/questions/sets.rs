@@ -10,6 +10,8 @@ pub struct SampleSet {
     /// The text that the user wrote.
     pub text: String,
     conditions: String,
+    /// The conditions on the partitions `date`, `service` and `host`, if there are any.
+    partitions: Option<String>,
 }
 
 impl SampleSet {
@@ -23,8 +25,15 @@ impl SampleSet {
             .split(',')
             .map(condition)
             .collect::<Result<Vec<_>, _>>()?;
+        let of_partitions = |one: &&String| !one.starts_with(PROFILE);
+        let partitions: Vec<&str> = conditions
+            .iter()
+            .filter(of_partitions)
+            .map(|condition| &**condition)
+            .collect();
         Ok(SampleSet {
             text: text.to_owned(),
+            partitions: (!partitions.is_empty()).then(|| partitions.join(" AND ")),
             conditions: conditions.join(" AND "),
         })
     }
@@ -33,7 +42,15 @@ impl SampleSet {
     pub(super) fn conditions(&self) -> &str {
         &self.conditions
     }
+
+    /// Returns the conditions on partitions as SQL over any table of rows; `None` where there are none.
+    pub(super) fn partitions(&self) -> Option<&str> {
+        self.partitions.as_deref()
+    }
 }
+
+/// The begin of the condition on a profile's id.
+const PROFILE: &str = "profile_id LIKE ";
 
 fn condition(text: &str) -> Result<String, StoreError> {
     /// The fewest digits of an id: fewer are soon those of several profiles.
@@ -59,7 +76,7 @@ fn condition(text: &str) -> Result<String, StoreError> {
             .chars()
             .all(|digit| matches!(digit, '0'..='9' | 'a'..='f'));
     if is_id {
-        return Ok(format!("profile_id LIKE {}", quoted(&format!("{text}%"))));
+        return Ok(format!("{PROFILE}{}", quoted(&format!("{text}%"))));
     }
     Err(StoreError::Question(format!(
         "{text:?} names no samples; give a DATE, DATE..DATE, 6 or more digits of a profile's id, service=NAME or \
@@ -80,6 +97,9 @@ mod tests {
             "date BETWEEN '2026-11-01' AND '2026-11-07' AND service = 'web'"
         );
         assert_eq!(sql("0123abcd"), "profile_id LIKE '0123abcd%'");
+        let set = SampleSet::parse("0123abcd,host=a").unwrap();
+        assert_eq!(set.partitions(), Some("host = 'a'"));
+        assert_eq!(SampleSet::parse("0123abcd").unwrap().partitions(), None);
         for wrong in [
             "",
             "2026-02-30",

@@ -1,6 +1,6 @@
 //! The functions with the most time.
 
-use super::Chosen;
+use super::{Chosen, INNERMOST, SAMPLES};
 use crate::error::StoreError;
 use crate::session::{Answer, Session};
 
@@ -49,6 +49,12 @@ pub fn top_functions(
         .iter()
         .map(|group| format!("{group}, "))
         .collect();
+    let of_sums: String = options
+        .group_by
+        .iter()
+        .map(|group| format!("s.{group}, "))
+        .collect();
+    let stacks = options.chosen.stacks(INNERMOST, None);
     let partition = match options.group_by.is_empty() {
         true => String::new(),
         false => format!("PARTITION BY {} ", options.group_by.join(", ")),
@@ -60,10 +66,13 @@ pub fn top_functions(
              round(100.0 * weight / sum(weight) OVER ({partition}), 2) AS percent, \
              row_number() OVER ({partition}ORDER BY weight DESC, function, module) AS place \
            FROM (\
-             SELECT {groups}coalesce(function, '[unknown]') AS function, coalesce(module, '[unknown]') AS module, \
-               sum(samples) AS samples, sum(weight) AS weight \
-             FROM samples WHERE {conditions} \
-             GROUP BY {groups}coalesce(function, '[unknown]'), coalesce(module, '[unknown]'))) \
+             SELECT {of_sums}coalesce(k.function, '[unknown]') AS function, coalesce(k.module, '[unknown]') AS module, \
+               sum(s.samples) AS samples, sum(s.weight) AS weight \
+             FROM (\
+               SELECT {groups}stack_id, sum(samples) AS samples, sum(weight) AS weight \
+               FROM {SAMPLES} a WHERE {conditions} GROUP BY {groups}stack_id) s \
+             JOIN {stacks} k ON s.stack_id = k.stack_id \
+             GROUP BY {of_sums}coalesce(k.function, '[unknown]'), coalesce(k.module, '[unknown]')) f) t \
          WHERE place <= {limit} ORDER BY {groups}weight DESC, function, module"
     ))?;
     Ok((answer, event))

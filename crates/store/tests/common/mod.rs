@@ -23,6 +23,20 @@ pub fn dioptra() -> Result<PathBuf, Skip> {
     found.ok_or_else(|| Skip::new("there is no dioptra; `cargo xtask store` builds it"))
 }
 
+/// Returns a Python that has a module.
+pub fn python_with(module: &str) -> Result<PathBuf, Skip> {
+    let named = std::env::var_os("DIOPTRA_PYTHON").map(PathBuf::from);
+    let python = named.map_or_else(|| programs::need_tool("python3"), Ok)?;
+    let import = format!("import {module}");
+    let output = Command::new(&python).args(["-c", &import]).output();
+    match output.is_ok_and(|output| output.status.success()) {
+        true => Ok(python),
+        false => Err(Skip::new(format!(
+            "Python has no {module} (pip install {module}; DIOPTRA_PYTHON names another Python)"
+        ))),
+    }
+}
+
 /// Returns the command of the program under test.
 pub fn store_command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dioptra-store"))
