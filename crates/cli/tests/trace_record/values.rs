@@ -304,11 +304,66 @@ fn functions_whose_values_cannot_be_had_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_, said) = recorded(&["-A=add@arg1"], &program, &["calls", "1"], folder.path());
     assert!(
-        said.contains("arguments and return values of 1 functions are not recorded"),
+        said.contains("arguments and return values are not recorded of 1 of the functions"),
         "{said}"
     );
     let lines = replayed(&[], folder.path());
     assert!(lines.contains(&"add();".to_owned()), "{lines:#?}");
+}
+
+/// Scripts get values as Python's own, and exports say that they have none.
+#[test]
+fn scripts_get_values_and_exports_say_that_they_have_none() {
+    or_skip!(need_tool("python3"));
+    let program = or_skip!(built(&["-fpatchable-function-entry=5"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = [
+        "-A=text@arg1/s;add@arg1/i32,arg2/i32",
+        "-R=text@retval/s10;add@retval/i32",
+    ];
+    recorded(&options, &program, &["calls", "2"], folder.path());
+    let script = "def uftrace_entry(ctx):\n    print(ctx['name'], ctx.get('args'))\n\
+                  def uftrace_exit(ctx):\n    print(ctx['name'], ctx.get('retval'))\n\
+                  UFTRACE_FUNCS = ['add']\n";
+    std::fs::write(folder.path().join("s.py"), script).expect("a script");
+    let output = run(&["script", "-S", "s.py"], folder.path());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let mut expected: Vec<String> = [1, 2, 1000, 1001, 2000, 2001]
+        .iter()
+        .flat_map(|i| [format!("add [{i}, -{i}]"), "add 0".to_owned()])
+        .collect();
+    expected.sort();
+    assert_eq!(
+        lines,
+        expected,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    recorded(&options, &program, &["texts"], folder.path());
+    let script = script.replace("'add'", "'text'");
+    std::fs::write(folder.path().join("s.py"), script).expect("a script");
+    let output = run(&["script", "-S", "s.py"], folder.path());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let first = "text ['hello']\ntext hello\ntext ['']\ntext \ntext [None]\ntext None\n";
+    assert!(text.starts_with(first), "{text}");
+
+    for format in ["chrome", "collapsed", "uftrace"] {
+        let export = Command::new(PROGRAM)
+            .args(["export", "--to", format, "-d", "dioptra.trace", "-o", "out"])
+            .current_dir(folder.path())
+            .output()
+            .expect("dioptra runs");
+        let said = String::from_utf8_lossy(&export.stderr);
+        let wanted = "the arguments and return values of 1 function are not written";
+        assert!(
+            export.status.success() && said.contains(wanted),
+            "{format}: {said}"
+        );
+        let _ = std::fs::remove_file(folder.path().join("out"));
+    }
 }
 
 /// Debian's uftrace records the same values of the same program.

@@ -271,6 +271,11 @@ impl Trace {
         }
     }
 
+    /// Returns the number of functions of whose calls values were recorded.
+    pub fn functions_with_values(&self) -> usize {
+        self.valued.len()
+    }
+
     /// Returns the place of a record's payload among the records: [`Trace::payload`] returns it again. The place is
     /// never 0. Returns 0 if the payload is not of this trace.
     pub fn place_of(&self, payload: &[u8]) -> u64 {

@@ -13,7 +13,7 @@ use dioptra_export::{
     write_trace_perfetto, write_trace_pprof, write_trace_speedscope,
 };
 use dioptra_tables::Facts;
-use dioptra_trace_report::counts_ticks;
+use dioptra_trace_report::{counts_ticks, number_of};
 use dioptra_tracedata::Trace;
 use std::io::{self, Write};
 use std::path::Path;
@@ -96,8 +96,20 @@ pub fn run(
         );
     }
     super::say_lost(format, &exported.lost);
+    say_values_left_out(&trace);
     io::stderr().flush()?;
     Ok(exit)
+}
+
+/// Says that no export has the values that were recorded with calls, if there are any.
+pub fn say_values_left_out(trace: &Trace) {
+    let functions = trace.functions_with_values() as u64;
+    if functions > 0 {
+        say!(
+            "the arguments and return values of {} are not written; `dioptra trace replay` shows them",
+            number_of(functions, "function")
+        );
+    }
 }
 
 /// Writes the output, or sends it to a collector.

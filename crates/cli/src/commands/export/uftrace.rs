@@ -1,5 +1,6 @@
 //! `dioptra export --to uftrace`: a trace as a directory that uftrace reads.
 
+use super::traces::say_values_left_out;
 use super::{Arguments, StackValue};
 use crate::exit::Exit;
 use crate::output::say;
@@ -65,5 +66,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
         say!("uftrace has no place for: {}", lost.join("; "));
     }
+    say_values_left_out(&trace);
     Ok(Exit::Done)
 }

@@ -11,13 +11,16 @@ use crate::exit::Exit;
 use crate::output::say;
 use anyhow::Context;
 use child::{About, Answer, Script, has_ended};
-use dioptra_calls::{Ahead, CallEnding, FunctionNames, OpenCalls, ShownStep, View, ahead};
+use dioptra_calls::{
+    Ahead, CallEnding, FunctionNames, OpenCalls, ShownStep, View, ahead, arguments, returned_value,
+};
 use dioptra_export::function_addresses;
 use dioptra_filters::MatchStyle;
 use dioptra_trace_recorder::TraceOutcome;
-use dioptra_tracedata::Trace;
+use dioptra_tracedata::{Digits, Trace, Value};
 use dioptra_tracelayout::EventPlace;
 use feed::{Feed, Step, StepKind};
+use serde_json::json;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -160,6 +163,29 @@ fn exit_of(status: ExitStatus, script: &Path) -> Exit {
     }
 }
 
+/// Returns a recorded value as scripts get it: numbers, texts, truth values, `None` for a null pointer where memory was
+/// asked for, and the text that `replay` shows of all others.
+fn json_of(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Integer(number, Digits::Character) => match u8::try_from(*number) {
+            Ok(byte) => json!(char::from(byte).to_string()),
+            Err(_) => json!(value.to_string()),
+        },
+        Value::Integer(number, _) => match (i64::try_from(*number), u64::try_from(*number)) {
+            (Ok(number), _) => json!(number),
+            (_, Ok(number)) => json!(number),
+            _ => json!(value.to_string()),
+        },
+        Value::Boolean(value) => json!(value),
+        // JSON has no infinity.
+        Value::Float(number, _) if number.is_finite() => json!(number),
+        Value::Text(bytes, _) => json!(String::from_utf8_lossy(bytes)),
+        Value::Named(name, _) => json!(name),
+        Value::Null => json!(null),
+        other => json!(other.to_string()),
+    }
+}
+
 /// The steps for which a script's functions are called.
 struct Hooks<'v, 'n, 't> {
     view: &'v View<'t>,
@@ -240,6 +266,12 @@ impl<'v, 'n, 't> Hooks<'v, 'n, 't> {
                         self.event(place, time, call.function, true, feed)?;
                     } else if self.entry && self.is_wanted(call.function) {
                         let step = self.step(StepKind::Entry, place, &call, time, 0);
+                        let trace = self.names.trace();
+                        let all: Vec<_> = arguments(trace, &call).collect();
+                        if !all.is_empty() {
+                            let all: Vec<_> = all.iter().map(|(_, value)| json_of(value)).collect();
+                            feed.values(&json!({ "args": all }));
+                        }
                         feed.call(step, call.function, || self.names.get(call.function))?;
                     }
                 }
@@ -255,6 +287,9 @@ impl<'v, 'n, 't> Hooks<'v, 'n, 't> {
                     } else if self.exit && self.is_wanted(call.function) {
                         let duration = time.saturating_sub(began);
                         let step = self.step(StepKind::Exit, place, &call, time, duration);
+                        if let Some(value) = returned_value(self.names.trace(), &call) {
+                            feed.values(&json!({ "retval": json_of(&value) }));
+                        }
                         feed.call(step, call.function, || self.names.get(call.function))?;
                     }
                 }

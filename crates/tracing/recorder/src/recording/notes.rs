@@ -423,12 +423,15 @@ impl fmt::Display for TraceNote {
             }
             TraceNote::NoValues { module, functions } => {
                 let why = match RECORDS_VALUES {
-                    true => "they call the tracer themselves (-finstrument-functions), where registers have other values, or do not return",
-                    false => "that is known for x86-64 only",
+                    true => {
+                        "they call the tracer themselves (-finstrument-functions), when registers have other values already, or \
+                         they never return"
+                    }
+                    false => "they can be recorded on x86-64 only",
                 };
                 write!(
                     f,
-                    "{}: arguments and return values of {functions} functions are not recorded: {why}",
+                    "{}: arguments and return values are not recorded of {functions} of the functions: {why}",
                     module.display()
                 )
             }

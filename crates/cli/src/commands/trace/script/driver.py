@@ -65,6 +65,8 @@ def drive():
             hook("begin")(about)
         entry, leave, event = hook("entry"), hook("exit"), hook("event")
         names = {}
+        # The values of the next records, by the record's number among them.
+        values = {}
         unpack = struct.Struct("<IIIIQQQ").iter_unpack
         size = struct.Struct("<cII")
         while True:
@@ -81,16 +83,19 @@ def drive():
             if kind == b"N":
                 names[number] = data.decode("utf-8", "replace")
                 continue
-            for what, tid, depth, name, timestamp, address, duration in unpack(data):
+            if kind == b"V":
+                values[number] = json.loads(data)
+                continue
+            for at, (what, tid, depth, name, timestamp, address, duration) in enumerate(unpack(data)):
                 if what == 0:
                     entry({
                         "tid": tid, "depth": depth, "timestamp": timestamp, "address": address,
-                        "name": names[name],
+                        "name": names[name], **values.get(at, {}),
                     })
                 elif what == 1:
                     leave({
                         "tid": tid, "depth": depth, "timestamp": timestamp, "address": address,
-                        "name": names[name], "duration": duration,
+                        "name": names[name], "duration": duration, **values.get(at, {}),
                     })
                 else:
                     # The duration of an event is the number of its text.
@@ -98,6 +103,7 @@ def drive():
                         "tid": tid, "depth": depth, "timestamp": timestamp, "address": address,
                         "name": names[name], "args": names[duration],
                     })
+            values.clear()
         if hook("end"):
             hook("end")()
         return 0

@@ -1,8 +1,8 @@
 //! The calls as a script's process reads them: frames of names and of records.
 //!
 //! The first line is JSON: [`About`](super::child::About). Frames follow: a byte for the kind, a number and a length, each
-//! of four bytes, and that many bytes. `N` is a name with its number, `C` are records, `E` is the end. A record has seven
-//! numbers: the kind of the step, thread, depth, the name's number, and in eight bytes each the time, the address and the
+//! of four bytes, and that many bytes. `N` is a name with its number, `C` are records, `E` is the end. `V` is a JSON object
+//! with the values of the record that has this number among the next records. A record has seven numbers: the kind of the step, thread, depth, the name's number, and in eight bytes each the time, the address and the
 //! duration; of an event the last one is the number of its text.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ const FRAME: usize = RECORD * 4096;
 pub struct Feed<W> {
     out: W,
     records: Vec<u8>,
-    /// Frames that go before the records.
+    /// Frames of names and of values, which go before the records.
     names: Vec<u8>,
     /// The number of each name: functions by their ids, then texts.
     functions: HashMap<u32, u32>,
@@ -77,6 +77,14 @@ impl<W: Write> Feed<W> {
             }
         };
         self.record(step, number, step.duration)
+    }
+
+    /// Adds values for the script to the record that comes next.
+    pub fn values(&mut self, values: &serde_json::Value) {
+        let text = values.to_string();
+        let number = (self.records.len() / RECORD) as u32;
+        push_head(&mut self.names, b'V', number, text.len());
+        self.names.extend_from_slice(text.as_bytes());
     }
 
     /// Adds an event of this name, with a text.
@@ -165,6 +173,7 @@ mod tests {
             duration: 3,
         };
         feed.call(step, 5, || "main").unwrap();
+        feed.values(&serde_json::json!({ "retval": 1 }));
         feed.call(step, 5, || unreachable!("the name is known"))
             .unwrap();
         feed.event(step, "main", "").unwrap();
@@ -188,6 +197,8 @@ mod tests {
         let expected = [
             head(b'N', 0, 4),
             b"main".to_vec(),
+            head(b'V', 1, 12),
+            br#"{"retval":1}"#.to_vec(),
             head(b'N', 1, 4),
             b"main".to_vec(),
             head(b'N', 2, 0),
