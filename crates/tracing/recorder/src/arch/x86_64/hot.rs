@@ -447,7 +447,8 @@ fn record_registers(a: &mut CodeAssembler, parameters: &Parameters) -> Result<()
     a.mov(qword_ptr(r11 + offset(CURSOR_NEXT)), rdx)
 }
 
-/// Generates the hook of an entry, which records the registers of arguments `with_values`. Returns the range in which the frame pointer leads to the call's entry.
+/// Generates the hook of an entry, which records the registers of arguments `with_values`. Returns the range in which the
+/// frame pointer leads to the call's entry.
 fn entry_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
