@@ -278,7 +278,7 @@ mod tests {
         let arena = thread.arena;
         let place = place(&mut writer, &arena, slot).expect("none is open");
         let time = now(&arena);
-        begin(&mut writer, place, STACK, time, 7);
+        begin(&mut writer, place, STACK, (time, 7), &Values::NONE);
         // SAFETY: this thread's memory.
         unsafe { (*place.state).start -= duration };
         thread.push(entry(slot));
@@ -290,7 +290,7 @@ mod tests {
         let mut writer = thread.writer();
         let time = now(&arena);
         writer.write(2, |to| to.entry(time, 8).and_then(|()| to.exit(time)));
-        assert!(end(&mut writer, &arena, &entry(slot)));
+        assert!(end(&mut writer, &arena, &entry(slot), &Values::NONE));
         thread.pop();
     }
 
@@ -354,7 +354,7 @@ mod tests {
             ..entry(slot)
         };
         let arena = thread.arena;
-        assert!(end(&mut thread.writer(), &arena, &others));
+        assert!(end(&mut thread.writer(), &arena, &others, &Values::NONE));
         assert_eq!(thread.log()[4..], ["+7", "-"]);
     }
 
@@ -385,6 +385,11 @@ mod tests {
     fn calls_that_are_not_judged_are_left_to_others() {
         let thread = Thread::new();
         let arena = thread.arena;
-        assert!(!end(&mut thread.writer(), &arena, &call(7, STACK)));
+        assert!(!end(
+            &mut thread.writer(),
+            &arena,
+            &call(7, STACK),
+            &Values::NONE
+        ));
     }
 }
