@@ -357,7 +357,7 @@ fn scripts_get_values_and_exports_say_that_they_have_none() {
             .output()
             .expect("dioptra runs");
         let said = String::from_utf8_lossy(&export.stderr);
-        let wanted = "the arguments and return values of 1 function are not written";
+        let wanted = "the arguments and return values of 2 functions are not written";
         assert!(
             export.status.success() && said.contains(wanted),
             "{format}: {said}"

@@ -98,7 +98,7 @@ pub fn rules(options: &str) -> Rules {
 pub fn option(letter: &str) -> RuleOption {
     use RuleOption::*;
     [
-        Filter, Notrace, Trigger, Caller, Hide, Depth, Time, Size, Location,
+        Filter, Notrace, Trigger, Caller, Hide, Depth, Time, Size, Location, Argument, Retval,
     ]
     .into_iter()
     .find(|option| option.letter() == letter)
