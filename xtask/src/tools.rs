@@ -84,6 +84,11 @@ const TOOLS: &[Tool] = &[
     command("llvm-profdata", &["llvm"]),
     command("ld.lld", &["lld"]),
     command("uftrace", &["uftrace"]),
+    // uftrace loads it for scripts.
+    file(
+        "/usr/lib/x86_64-linux-gnu/libpython3.11.so",
+        &["libpython3-dev"],
+    ),
     command("gdb", &["gdb"]),
     command("strace", &["strace"]),
     command("valgrind", &["valgrind"]),

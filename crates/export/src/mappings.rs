@@ -57,8 +57,8 @@ impl Mappings {
         Mappings::place(&order, &extents, &spans)
     }
 
-    /// Places modules in this order, each with the lowest and the highest of its relative addresses. A module gets no
-    /// mapping if its addresses lie farther apart than a process's memory is large.
+    /// Places modules in this order, each with the lowest and the highest of its relative addresses. A module whose
+    /// addresses lie farther apart than a process's memory is large overlaps the others: nothing else has room for it.
     fn place(
         order: &[usize],
         extents: &[Option<(u64, u64)>],
@@ -80,11 +80,11 @@ impl Mappings {
                 ..placed(low, high, spans[module])
             };
             let size = mapping.end - mapping.start;
-            if size > LARGEST {
-                continue;
-            }
-            let overlaps = |other: &Mapping| other.start < mapping.end && mapping.start < other.end;
-            if mappings.list.iter().any(overlaps) {
+            let is_wide = |mapping: &Mapping| mapping.end - mapping.start > LARGEST;
+            let overlaps = |other: &Mapping| {
+                !is_wide(other) && other.start < mapping.end && mapping.start < other.end
+            };
+            if !is_wide(&mapping) && mappings.list.iter().any(overlaps) {
                 mapping.start = free;
                 mapping.end = free.saturating_add(size);
                 free = mapping.end.saturating_add(PAGE).next_multiple_of(PAGE);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(range(placed(0, u64::MAX, None)), (0, u64::MAX, 0));
     }
     #[test]
-    fn addresses_from_everywhere_get_no_mapping() {
+    fn addresses_from_everywhere_overlap_all_modules() {
         let extents = [
             Some((0x1000, 0x2000)),
             Some((0, 0xffff_bbb4_ffff_bc2c)),
@@ -264,7 +264,7 @@ mod tests {
             places,
             [
                 Some((0x1000, 0x3000, 0x1000)),
-                None,
+                Some((0, 0xffff_bbb4_ffff_c000, 0)),
                 None,
                 // The first module lies there already.
                 Some((FREE, FREE + 0x1000, 0x1000)),
