@@ -195,7 +195,10 @@ fn add(values: &mut Values, fetch: &Fetch, registers: Registers<'_>, keep: usize
         STRING => {
             let mut object = [0; 16];
             let object = match word {
-                0 => return Some(values.put_head(HEAD_NULL)),
+                0 => {
+                    values.put_head(HEAD_NULL);
+                    return Some(());
+                }
                 _ if confined::is_quiet() => &[],
                 _ => sys::read_bytes(sys::pid(), word, &mut object),
             };
