@@ -233,7 +233,9 @@ impl Engines {
         let lines = messages
             .lines()
             .filter_map(|line| line.strip_prefix("# SQL: "));
-        let statements: Vec<String> = lines.map(str::to_owned).collect();
+        let mut statements: Vec<String> = lines.map(str::to_owned).collect();
+        // The answer's statement comes last, behind those that look up events and units.
+        statements.sort_by_key(|sql| !sql.contains("totals FROM profiles"));
         self.known.borrow_mut().insert(name, statements.clone());
         Ok(Ok(statements))
     }
