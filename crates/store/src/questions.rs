@@ -94,20 +94,26 @@ impl Chosen {
     }
 
     /// Returns the events of the chosen samples with their numbers of samples, the event with the most samples first.
-    fn events(&self, session: &Session) -> Result<Vec<(String, i64)>, StoreError> {
+    fn events(&self, session: &Session) -> Result<Vec<CountedEvent>, StoreError> {
         let conditions = self.conditions();
         if self.since.is_some() || self.until.is_some() {
             let answer = session.sql(&format!(
                 "SELECT event, CAST(sum(samples) AS BIGINT) AS samples FROM {SAMPLES} s WHERE {conditions} \
                  GROUP BY event ORDER BY samples DESC, event"
             ))?;
-            return Ok(counted_texts(&answer));
+            let counted = counted_texts(&answer).into_iter();
+            let counted = counted.map(|(event, samples)| CountedEvent {
+                event,
+                samples,
+                unit: None,
+            });
+            return Ok(counted.collect());
         }
         // Whole profiles: their rows state the sums.
         let answer = session.sql(&format!(
             "SELECT totals FROM profiles WHERE {conditions} AND samples > 0"
         ))?;
-        let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+        let mut sums: BTreeMap<String, (i64, String)> = BTreeMap::new();
         for batch in &answer.batches {
             for text in text_column(batch.column(0)) {
                 let totals: Vec<EventTotal> = serde_json::from_str(&text).map_err(|error| {
@@ -116,13 +122,19 @@ impl Chosen {
                     ))
                 })?;
                 for total in totals.into_iter().filter(|total| total.samples > 0) {
-                    let sum = sums.entry(total.event).or_default();
-                    *sum = sum.saturating_add(total.samples);
+                    let sum = sums.entry(total.event).or_insert((0, total.unit));
+                    sum.0 = sum.0.saturating_add(total.samples);
                 }
             }
         }
-        let mut events: Vec<(String, i64)> = sums.into_iter().collect();
-        events.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        let of_sum = |(event, (samples, unit))| CountedEvent {
+            event,
+            samples,
+            unit: Some(unit),
+        };
+        let mut events: Vec<CountedEvent> = sums.into_iter().map(of_sum).collect();
+        // Events of equal numbers stay in the order of their names.
+        events.sort_by_key(|event| std::cmp::Reverse(event.samples));
         Ok(events)
     }
 
@@ -131,34 +143,27 @@ impl Chosen {
     ///
     /// # Errors
     /// There are no such samples.
-    fn with_event(&self, session: &Session) -> Result<(String, String), StoreError> {
-        let conditions = self.conditions();
+    fn with_event(&self, session: &Session) -> Result<(String, CountedEvent), StoreError> {
         let events = self.events(session)?;
-        let event = match &self.event {
-            Some(wanted) if events.iter().any(|(event, _)| event == wanted) => wanted.clone(),
-            Some(wanted) => {
-                let there: Vec<&str> = events.iter().map(|(event, _)| &**event).collect();
-                return Err(StoreError::Question(match there.is_empty() {
-                    true => "there are no samples that meet the conditions".to_owned(),
-                    false => format!(
+        let names: Vec<String> = events.iter().map(|event| event.event.clone()).collect();
+        let found = events.into_iter().find(|event| match &self.event {
+            Some(wanted) => event.event == *wanted,
+            None => true,
+        });
+        let Some(event) = found else {
+            return Err(StoreError::Question(
+                match (&self.event, names.is_empty()) {
+                    (Some(wanted), false) => format!(
                         "there are no samples of {wanted}, but of {}",
-                        there.join(", ")
+                        names.join(", ")
                     ),
-                }));
-            }
-            None => match events.first() {
-                Some((event, _)) => event.clone(),
-                None => {
-                    return Err(StoreError::Question(
-                        "there are no samples that meet the conditions".to_owned(),
-                    ));
-                }
-            },
+                    _ => "there are no samples that meet the conditions".to_owned(),
+                },
+            ));
         };
-        Ok((
-            format!("{conditions} AND event = {}", quoted(&event)),
-            event,
-        ))
+        let conditions = self.conditions();
+        let own = quoted(&event.event);
+        Ok((format!("{conditions} AND event = {own}"), event))
     }
 }
 
@@ -173,6 +178,14 @@ fn joined(conditions: &[String]) -> String {
         true => "true".to_owned(),
         false => conditions.join(" AND "),
     }
+}
+
+/// An event of samples.
+struct CountedEvent {
+    event: String,
+    samples: i64,
+    /// The unit of its weights, where the profiles' rows were read.
+    unit: Option<String>,
 }
 
 /// The innermost function of stacks that have one id, for [`Chosen::stacks`].

@@ -167,7 +167,7 @@ impl Fleet {
     pub fn samples(&self, profile: &Profile, mut visit: impl FnMut(Sample<'_>)) {
         let service = &self.services[profile.service];
         let mut random = Random::of(self.seed, 4, profile.number);
-        let can_be_slow = profile.service == 0 && profile.build >= DAYS / DAYS_OF_BUILD / 2 + 1;
+        let can_be_slow = profile.service == 0 && profile.build > DAYS / DAYS_OF_BUILD / 2;
         for _ in 0..profile.samples {
             let stack = &*service.stacks[self.stack_popularity.draw(&mut random)];
             let slow = can_be_slow && random.unit() < REGRESSION;

@@ -52,9 +52,12 @@ pub fn flame(session: &Session, options: &FlameOptions) -> Result<StackValues, S
     ))?;
     let unit = match options.samples {
         true => "samples",
-        false => unit_of(session, &event)?,
+        false => match &event.unit {
+            Some(unit) => unit_of_text(unit),
+            None => unit_of(session, &event.event)?,
+        },
     };
-    StackValues::of(&answer, event, unit)
+    StackValues::of(&answer, event.event, unit)
 }
 
 /// Returns the unit of an event's weights.
@@ -70,14 +73,19 @@ fn unit_of(session: &Session, event: &str) -> Result<&'static str, StoreError> {
     for text in texts {
         let totals: Vec<EventTotal> = serde_json::from_str(&text).unwrap_or_default();
         if let Some(total) = totals.iter().find(|total| total.event == event) {
-            return Ok(match &*total.unit {
-                "ns" => "ns",
-                "samples" => "samples",
-                _ => "events",
-            });
+            return Ok(unit_of_text(&total.unit));
         }
     }
     Ok("events")
+}
+
+/// Returns the unit that a profile's totals state.
+fn unit_of_text(unit: &str) -> &'static str {
+    match unit {
+        "ns" => "ns",
+        "samples" => "samples",
+        _ => "events",
+    }
 }
 
 impl StackValues {

@@ -103,8 +103,8 @@ pub fn regressions(
     for (whole, set) in wholes.iter().zip([&options.from, &options.to]) {
         if whole.samples == 0 || whole.value <= 0.0 {
             return Err(StoreError::Question(format!(
-                "there are no samples of {event} in {:?}",
-                set.text
+                "there are no samples of {} in {:?}",
+                event.event, set.text
             )));
         }
     }
@@ -145,7 +145,7 @@ pub fn regressions(
         by_size.then_with(|| one.name.cmp(&other.name))
     });
     changes.truncate(options.limit);
-    Ok((answer(&changes)?, event))
+    Ok((answer(&changes)?, event.event))
 }
 
 fn sums(

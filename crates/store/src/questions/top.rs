@@ -75,5 +75,5 @@ pub fn top_functions(
              GROUP BY {of_sums}coalesce(k.function, '[unknown]'), coalesce(k.module, '[unknown]')) f) t \
          WHERE place <= {limit} ORDER BY {groups}weight DESC, function, module"
     ))?;
-    Ok((answer, event))
+    Ok((answer, event.event))
 }
