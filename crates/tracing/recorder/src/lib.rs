@@ -5,16 +5,14 @@
 //! - `recording`: one recording from its beginning to its end, its options and its outcome;
 //! - `program`: the programs that are executed, and the reasons why some are not traced;
 //! - `selection`: the functions that the user wants;
-//! - `analysis`: the functions of a module that can be patched;
-//! - `pools`: the code that runs for a call, in files that the traced process loads;
-//! - `arch`: whatever depends on the processor;
+//! - `analysis`: the modules, read and analysed once each;
+//! - `processor`: the processor of this machine, for which `dioptra_trace_patch` makes the code that runs for a call;
 //! - `serving`: the service that tells a traced process which pools to load and which patches to write;
 //! - `collecting`: the memory that traced processes fill, and the thread that writes it to the trace directory.
 
 mod analysis;
-mod arch;
 mod collecting;
-mod pools;
+mod processor;
 mod program;
 mod recording;
 mod selection;

@@ -1,16 +1,11 @@
 //! Modules, analysed once each: the functions that can be traced, and the selector's choice among them.
 
-use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
-use super::image::{FileBytes, map_program, read_needed, read_some, segments};
 use super::left_alone::{LeftAlone, Unread};
-use super::observed::{FunctionHook, has_hooks, hooked_code};
+use super::module_file::{FileBytes, map_program, read_needed, read_some};
 use super::partial_file::Glance;
-use super::sanitizers;
-use super::special::seeks_generated_code;
-use super::written::{self, is_relocated};
-use crate::arch::{RECORDS_VALUES, hooks, leaves, scan};
-use crate::pools::unwinding::finds_frames_by_stack_pointer;
+use crate::processor::Native;
 use crate::recording::notes::TraceNote;
+use crate::recording::shared::cpus;
 use crate::selection::selector::{FunctionPlace, Gating, ModuleIdentity, Selector};
 use crate::selection::values::FunctionValues;
 use crate::selection::warnings::SelectionWarning;
@@ -18,6 +13,11 @@ use crate::serving::maps::MappedModule;
 use dioptra_filters::{Probe, Sampling};
 use dioptra_processes::procfs;
 use dioptra_symbols::demangle;
+use dioptra_trace_patch::{
+    Arch, Candidate, CandidateBody, Fetches, FunctionHook, ModuleCode, ScanOptions,
+    finds_frames_by_stack_pointer, has_hooks, hooked_code, sanitizers, seeks_generated_code,
+    segments,
+};
 use dioptra_tracedata::{
     JournalEntry, RecordedValues, RefusedFunctions, TraceWriteError, TraceWriter, TracedModule,
 };
@@ -38,13 +38,13 @@ use std::sync::Arc;
 pub struct Prepared {
     /// Its number in the journal; `None` if it was not searched for functions.
     pub number: Option<u32>,
-    pub(crate) code: ModuleCode,
+    pub(crate) code: ModuleCode<Native>,
     /// Functions whose calls the runtime must see.
-    pub(crate) hooks: Vec<FunctionHook>,
+    pub(crate) hooks: Vec<FunctionHook<Native>>,
     /// The probe and the function id of each candidate, in the same order.
     pub(crate) chosen: Vec<(Probe, u32)>,
     /// The values that are recorded with calls, by function id.
-    pub(crate) values: HashMap<u32, Arc<FunctionValues>>,
+    pub(crate) values: HashMap<u32, Arc<Fetches>>,
     /// The addresses of functions that call nothing, among those that are sampled with what they call.
     pub(crate) leaves: HashSet<u64>,
     /// Whether it is or contains LLVM's unwinder.
@@ -97,7 +97,7 @@ pub enum Passing {
 impl Passing {
     /// Returns the code for a candidate's executions that are not chosen. `hides` says whether the calls in them are
     /// hidden.
-    fn of(candidate: &Candidate, hides: bool) -> Passing {
+    fn of(candidate: &Candidate<Native>, hides: bool) -> Passing {
         match candidate.body {
             CandidateBody::Itself => Passing::Runtime,
             _ if hides => Passing::Hidden,
@@ -248,6 +248,7 @@ impl Planner {
         let options = ScanOptions {
             plain: plain && left_alone.is_none(),
             library_calls: self.selector.library_calls(&identity),
+            threads: cpus(),
         };
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
         let is_wanted = is_wanted && !is_linker;
@@ -278,7 +279,7 @@ impl Planner {
         let finds_frames_by_stack_pointer =
             finds_frames_by_stack_pointer(&identity.file_name(), &elf, &data);
         let hooks = match has_hooks {
-            true => hooks(&data),
+            true => Native::hooks(&data),
             false => Vec::new(),
         };
         if !is_wanted {
@@ -292,10 +293,9 @@ impl Planner {
                 ..nothing
             }));
         }
-        let Ok(mut code) = scan(&data, options) else {
+        let Ok(code) = Native::scan(&data, options) else {
             return Ok(Some(nothing));
         };
-        written::refuse(&mut code, is_relocated(&elf));
         let places: Vec<FunctionPlace<'_>> = code
             .candidates
             .iter()
@@ -324,7 +324,7 @@ impl Planner {
         }
         let sampled = code.candidates.iter().zip(&probes);
         let sampled = sampled.filter(|(_, probe)| matches!(probe, Probe::SampleFilter(_)));
-        let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
+        let leaves = Native::leaves(&data, sampled.map(|(candidate, _)| candidate));
         // The scan may have taken zeroes for code.
         if data.is_truncated() {
             self.notes.push(unread(Unread::Truncated));
@@ -371,7 +371,7 @@ impl Planner {
                 }));
             if let Some(asked) = asked {
                 let has_registers = !matches!(candidate.body, CandidateBody::Itself);
-                if RECORDS_VALUES && has_registers && !candidate.is_told() {
+                if Native::RECORDS_VALUES && has_registers && !candidate.is_told() {
                     values.insert(id, Arc::clone(asked));
                 } else {
                     without_values += 1;
@@ -397,6 +397,10 @@ impl Planner {
                 .collect(),
             refused: refusals(&code),
         }))?;
+        let fetches = values.iter();
+        let fetches = fetches
+            .map(|(id, values)| (*id, Arc::clone(&values.fetches)))
+            .collect();
         for described in described(&values) {
             writer.journal(&JournalEntry::Values(described))?;
         }
@@ -411,7 +415,7 @@ impl Planner {
             code,
             hooks,
             chosen,
-            values,
+            values: fetches,
             leaves,
             finds_frames_by_stack_pointer,
         }))
@@ -468,7 +472,7 @@ fn through_registers(module: &MappedModule, names: &[String]) -> Option<TraceNot
     })
 }
 
-fn refusals(code: &ModuleCode) -> Vec<RefusedFunctions> {
+fn refusals(code: &ModuleCode<Native>) -> Vec<RefusedFunctions> {
     const EXAMPLES: usize = 10;
     let mut all: BTreeMap<&str, RefusedFunctions> = BTreeMap::new();
     for (start, refused) in &code.refused {

@@ -1,6 +1,6 @@
 //! The clock of the records.
 
-use crate::arch;
+use crate::processor;
 use crate::recording::notes::TraceNote;
 use crate::recording::shared::monotonic;
 use dioptra_tracedata::ClockPair;
@@ -79,7 +79,7 @@ impl TraceClock {
     /// Reads the clock.
     pub(crate) fn ticks(self) -> u64 {
         match self {
-            TraceClock::Tsc => arch::ticks(),
+            TraceClock::Tsc => processor::ticks(),
             TraceClock::Monotonic => monotonic(),
         }
     }
@@ -87,7 +87,7 @@ impl TraceClock {
     /// Returns the note about coarse times, if the counter is slow.
     pub(crate) fn note(self) -> Option<TraceNote> {
         match self {
-            TraceClock::Tsc => arch::frequency().and_then(coarse),
+            TraceClock::Tsc => processor::frequency().and_then(coarse),
             TraceClock::Monotonic => None,
         }
     }

@@ -1,13 +1,14 @@
 //! Notes: the limits, fallbacks and losses of a recording.
 
 use crate::analysis::left_alone::{LeftAlone, Unread};
-use crate::arch::RECORDS_VALUES;
+use crate::processor::Native;
 use crate::program::untraced::UntracedReason;
 use crate::serving::debugged::BreakpointTrouble;
 use crate::serving::greeting::{GreetingFault, PeerRefusal};
 use crate::serving::patching::PatchObstacle;
 use crate::serving::server::FailedStep;
 use dioptra_filters::Warning;
+use dioptra_trace_patch::Arch;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -422,7 +423,7 @@ impl fmt::Display for TraceNote {
                 write!(f, "{} is not traced: {why}", module.display())
             }
             TraceNote::NoValues { module, functions } => {
-                let why = match RECORDS_VALUES {
+                let why = match Native::RECORDS_VALUES {
                     true => {
                         "they call the tracer themselves (-finstrument-functions), when registers have other values already, or \
                          they never return"

@@ -5,9 +5,10 @@
 use super::maps::MappedModule;
 use super::plan::ModulePlan;
 use crate::analysis::prepare::{is_linker, open};
-use crate::arch::{ROOM, is_nothing, is_whole};
+use crate::processor::Native;
 use crate::recording::notes::TraceNote;
 use dioptra_processes::procfs;
+use dioptra_trace_patch::Arch;
 use dioptra_tracelayout::message::PATCH_SIZE;
 use std::fmt;
 use std::fs::{self, File};
@@ -60,7 +61,8 @@ impl BreakpointTrouble {
                 return write!(
                     f,
                     "{path}: {functions} functions are not traced because a debugger ({name}) runs the program: its \
-                     breakpoints behind their first instructions would lie in the middle of a jump; compile them with {ROOM}"
+                     breakpoints behind their first instructions would lie in the middle of a jump; compile them with {}",
+                    Native::ROOM
                 );
             }
             BreakpointTrouble::Unread(functions) => {
@@ -135,9 +137,9 @@ impl Debugger {
                 return false;
             };
             let is_free = here == original;
-            let whole = runtimes_own || is_whole(&original);
+            let whole = runtimes_own || Native::is_whole(&original);
             // A patch that does nothing takes out a compiler's hook. Nothing is lost without it.
-            let is_wanted = !is_nothing(patch.bytes.get(..size).unwrap_or_default());
+            let is_wanted = !Native::is_nothing(patch.bytes.get(..size).unwrap_or_default());
             spared.breakpoints += usize::from(is_wanted && !is_free);
             spared.divided += usize::from(is_wanted && is_free && !whole);
             is_free && whole

@@ -1,6 +1,7 @@
 //! The memory mappings of a traced process.
 
-use crate::arch::{HIGHEST, REACH};
+use crate::processor::Native;
+use dioptra_trace_patch::Arch;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -120,7 +121,9 @@ impl Maps {
         ];
         let page = page_size();
         let is_near = |at: u64| {
-            at >= LOWEST && at + size < HIGHEST && end.max(at + size) - start.min(at) < REACH
+            at >= LOWEST
+                && at + size < Native::HIGHEST
+                && end.max(at + size) - start.min(at) < Native::REACH
         };
         let is_free = |at: u64| {
             is_near(at)

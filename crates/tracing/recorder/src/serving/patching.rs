@@ -12,9 +12,10 @@ use super::maps::MappedModule;
 use super::stopping::{CannotStop, StoppedThreads, has_others};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use crate::analysis::prepare::open;
-use crate::arch::{SEES_AT_ONCE, is_one_instruction};
+use crate::processor::Native;
 use crate::recording::notes::TraceNote;
 use crate::recording::shared::Shared;
+use dioptra_trace_patch::Arch;
 use dioptra_tracelayout::message::{
     Applied, Hello, PATCH_SIZE, Patch, Reason, SetupStep, StepKind, StepRequest,
 };
@@ -73,7 +74,7 @@ pub fn patch(
     if is_new || !has_others(pid, hello.tid) {
         return write(stream, patches);
     }
-    if SEES_AT_ONCE && written_at_once(pid, patches, module).len() == patches.len() {
+    if Native::SEES_AT_ONCE && written_at_once(pid, patches, module).len() == patches.len() {
         return write(stream, patches);
     }
     // Stopped threads belong to the thread that has stopped them.
@@ -146,7 +147,7 @@ fn written_at_once(pid: u32, patches: &[Patch], module: &MappedModule) -> Vec<Pa
         let offset = module.offset(patch.address);
         let read = offset.zip(file.as_ref());
         let is_read = read.is_some_and(|(at, file)| file.read_exact_at(&mut original, at).is_ok());
-        word && (!is_code || is_read && is_one_instruction(&original))
+        word && (!is_code || is_read && Native::is_one_instruction(&original))
     };
     patches.iter().filter(is_at_once).copied().collect()
 }

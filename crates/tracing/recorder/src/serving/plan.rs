@@ -1,14 +1,15 @@
 //! The plan for a module of a process whose calls are to be traced: its pool and patches.
 
 use super::loaded::LoadedPool;
+use super::maps::page_size;
 use super::maps::{MappedModule, Maps};
-use crate::analysis::candidates::{Candidate, CandidateBody};
-use crate::analysis::observed::HookWork;
 use crate::analysis::prepare::Prepared;
-use crate::arch::{ImportSite, JUMP, PoolError, Prologue, patch as site_patch, pool, upper_bound};
-use crate::pools::hooks::{HookKind, HookOptions};
-use crate::pools::thunks::{Body, ThunkRequest, Work};
+use crate::processor::{Native, Prologue};
 use dioptra_filters::Probe;
+use dioptra_trace_patch::{
+    Arch, Body, Candidate, CandidateBody, HookKind, HookOptions, HookWork, ImportSite, PoolError,
+    Prologue as _, ThunkRequest, Work,
+};
 use dioptra_tracelayout::message::{InstrumentedFunction, PATCH_SIZE, Patch, RuntimeAddresses};
 use thiserror::Error;
 
@@ -79,7 +80,7 @@ pub fn plan(
         sites.push(ThunkEntry::At(hook.site, Some(&hook.prologue)));
     }
     // Functions' first instructions may call library functions through pointers, so those library functions come first.
-    let is_called = |(candidate, _): &(&Candidate, _)| !candidate.calls.is_empty();
+    let is_called = |(candidate, _): &(&Candidate<Native>, _)| !candidate.calls.is_empty();
     let candidates = || code.candidates.iter().zip(&prepared.chosen);
     let others = candidates().filter(|candidate| !is_called(candidate));
     for (candidate, (probe, id)) in candidates().filter(is_called).chain(others) {
@@ -154,16 +155,16 @@ pub fn plan(
     if !wanted.is_empty() {
         let (start, end) = module.range();
         made.pool_address = maps
-            .room_near(start, end, upper_bound(&wanted))
+            .room_near(start, end, Native::upper_bound(&wanted, page_size()))
             .ok_or(PlanError::Far)?;
-        let pool = pool(made.pool_address, &wanted, runtime, *options)?;
+        let pool = Native::pool(made.pool_address, &wanted, runtime, *options, page_size())?;
         let places = || sites.iter().zip(&pool.thunks);
         for (place, thunk) in places() {
             let ThunkEntry::At(site, prologue) = place else {
                 continue;
             };
             let site = site.wrapping_add(bias);
-            if let Some(bytes) = thunk.and_then(|thunk| site_patch(site, thunk, *prologue)) {
+            if let Some(bytes) = thunk.and_then(|thunk| Native::patch(site, thunk, *prologue)) {
                 patches.extend(patch(site, &bytes, maps));
             }
         }
@@ -179,10 +180,10 @@ pub fn plan(
                 let at = moved.partition_point(|address| *address < from);
                 let near = moved.get(at..).unwrap_or_default().iter();
                 let mut near = near.take_while(|address| **address < call.at + PATCH_SIZE as u64);
-                if near.any(|address| call.overlaps(*address, JUMP as u64)) {
+                if near.any(|address| call.overlaps(*address, Native::JUMP as u64)) {
                     continue;
                 }
-                if let Some(bytes) = call.direct(*thunk) {
+                if let Some(bytes) = Native::direct(&call, *thunk) {
                     patches.extend(patch(call.at, &bytes, maps));
                 }
             }

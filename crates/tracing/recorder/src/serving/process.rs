@@ -7,11 +7,11 @@ use super::plan::{ModulePlan, plan};
 use crate::analysis::prepare::{Prepared, SampledFunction};
 use crate::collecting::clock::TraceClock;
 use crate::collecting::counters::how;
-use crate::pools::hooks::HookOptions;
 use crate::recording::notes::TraceNote;
 use crate::recording::shared::{Shared, State, monotonic};
 use crate::selection::selector::Gating;
 use dioptra_processes::procfs;
+use dioptra_trace_patch::HookOptions;
 use dioptra_tracedata::{ClockPair, JournalEntry, ModuleMapping, ProcessCause, SampledFunctions};
 use dioptra_tracelayout::message::{
     Hello, InstrumentedFunction, PATCH_SIZE, Reason, RuntimeAddresses,

@@ -20,11 +20,12 @@
 //! CPU.
 //!
 //! A program can notice that a waiting system call is interrupted. The kernel restarts most of them. Those that would
-//! end with EINTR instead ([`restart`]) are restarted, too, on x86-64; their time limit begins again.
+//! end with EINTR instead (`restart`) are restarted, too, on x86-64; their time limit begins again.
 
 use super::maps::Maps;
-use crate::arch::{Registers, restart};
+use crate::processor::Registers;
 use dioptra_processes::procfs;
+use dioptra_trace_patch::Registers as _;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
@@ -358,7 +359,7 @@ const NT_PRSTATUS: usize = 1;
 
 /// Restarts a system call that the stop has interrupted, if the kernel does not do so.
 fn restart_system_call(tid: u32) -> io::Result<()> {
-    let Some(mut registers) = restart(registers(tid)?) else {
+    let Some(mut registers) = registers(tid)?.restart() else {
         return Ok(());
     };
     let mut part = libc::iovec {

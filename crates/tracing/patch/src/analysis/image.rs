@@ -1,0 +1,207 @@
+//! The parts of an ELF file that decide where calls can be traced.
+//!
+//! Addresses are those of the file (virtual addresses), before it is loaded.
+
+use crate::arch::Arch;
+use object::elf::{ET_EXEC, FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{
+    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
+    RelocationTarget, SymbolKind,
+};
+use std::collections::{BTreeMap, HashMap};
+
+type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
+
+/// A loadable segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// The offset of its first byte in the file.
+    pub offset: u64,
+    /// The virtual address of its first byte.
+    pub address: u64,
+    /// The size in bytes of the part of the file that it maps.
+    pub file_size: u64,
+    /// Whether it holds code.
+    pub executable: bool,
+    /// Whether the program may write to it.
+    pub writable: bool,
+}
+
+/// Returns the loadable segments of an ELF file.
+pub fn segments<'d, R: ReadRef<'d>>(
+    elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
+) -> Vec<Segment> {
+    let endian = elf.endian();
+    elf.elf_program_headers()
+        .iter()
+        .filter(|header| header.p_type(endian) == PT_LOAD)
+        .map(|header| Segment {
+            offset: header.p_offset(endian),
+            address: header.p_vaddr(endian),
+            file_size: header.p_filesz(endian),
+            executable: header.p_flags(endian).0 & PF_X.0 != 0,
+            writable: header.p_flags(endian).0 & PF_W.0 != 0,
+        })
+        .collect()
+}
+
+/// An ELF file.
+pub struct Image<'a> {
+    /// The file.
+    pub elf: Elf<'a>,
+    /// Its loadable segments.
+    pub segments: Vec<Segment>,
+    data: &'a [u8],
+    /// The number of threads that may share work on the file.
+    pub threads: usize,
+    /// The pointers that the dynamic linker fills with functions: their addresses, and the functions' names.
+    pub slots: HashMap<u64, String>,
+    /// The slots of functions of other modules that code should only call through: `GLOB_DAT` and `JUMP_SLOT`
+    /// relocations of undefined symbols.
+    pub imports: HashMap<u64, String>,
+    /// The words that the dynamic linker relocates by the load address: their addresses, and the addresses that they
+    /// refer to.
+    pub relative: BTreeMap<u64, u64>,
+    /// The stubs that jump through slots, by address.
+    pub stubs: BTreeMap<u64, Stub>,
+}
+
+/// A stub of the procedure linkage table.
+#[derive(Clone, Debug)]
+pub struct Stub {
+    /// The name of the function that it leads to.
+    pub name: String,
+    /// The address of its jump, or of instructions that can be replaced by one.
+    pub jump: u64,
+    /// The address of the pointer through which it jumps.
+    pub pointer: u64,
+}
+
+impl<'a> Image<'a> {
+    /// Reads the headers only. Slots, imports and stubs stay empty.
+    ///
+    /// # Errors
+    /// If the bytes are no ELF file for this machine.
+    pub fn new(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
+        let elf = Elf::parse(data)?;
+        Ok(Image {
+            segments: segments(&elf),
+            elf,
+            data,
+            threads: 1,
+            slots: HashMap::new(),
+            imports: HashMap::new(),
+            relative: BTreeMap::new(),
+            stubs: BTreeMap::new(),
+        })
+    }
+
+    /// Reads the headers, the relocations and the linkage tables.
+    ///
+    /// # Errors
+    /// As [`Image::new`].
+    pub fn linked<A: Arch>(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
+        let mut image = Image::new(data)?;
+        image.relocations::<A>();
+        image.stubs = A::stubs(&image);
+        Ok(image)
+    }
+
+    /// Returns the size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// Returns whether the file is made for one address (`ET_EXEC`). Its pointers need no relocations.
+    pub fn is_fixed(&self) -> bool {
+        self.elf.elf_header().e_type(self.elf.endian()) == ET_EXEC
+    }
+
+    /// Returns whether an address is one of code.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments
+            .iter()
+            .any(|s| s.executable && address.wrapping_sub(s.address) < s.file_size)
+    }
+
+    fn relocations<A: Arch>(&mut self) {
+        let Some(relocations) = self.elf.dynamic_relocations() else {
+            return;
+        };
+        let symbols = self.elf.dynamic_symbol_table();
+        for (address, relocation) in relocations {
+            match relocation.target() {
+                RelocationTarget::Symbol(index) => {
+                    let symbol = symbols
+                        .as_ref()
+                        .and_then(|table| table.symbol_by_index(index).ok());
+                    let Some((symbol, name)) = symbol.and_then(|s| Some((s, s.name().ok()?)))
+                    else {
+                        continue;
+                    };
+                    let is_pointer = matches!(
+                        relocation.flags(),
+                        RelocationFlags::Elf { r_type } if A::POINTERS.contains(&r_type)
+                    );
+                    // The linker leaves symbols whose definition it has not seen without a type.
+                    let is_function =
+                        matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
+                    if is_pointer && symbol.is_undefined() && is_function {
+                        self.imports.insert(address, name.to_owned());
+                    }
+                    self.slots.insert(address, name.to_owned());
+                }
+                _ => {
+                    if matches!(relocation.flags(), RelocationFlags::Elf { r_type } if r_type == A::RELATIVE)
+                    {
+                        self.relative.insert(address, relocation.addend() as u64);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns `size` bytes at an address, or fewer where the segment's part of the file ends.
+    pub fn bytes(&self, address: u64, size: u64) -> Option<&'a [u8]> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| address.wrapping_sub(segment.address) < segment.file_size)?;
+        let inside = address - segment.address;
+        let size = size.min(segment.file_size - inside);
+        let start = usize::try_from(segment.offset.checked_add(inside)?).ok()?;
+        self.data.get(start..start.checked_add(size as usize)?)
+    }
+
+    /// Returns the addresses that a section lists, sorted.
+    pub fn listed(&self, name: &str) -> Vec<u64> {
+        let mut all = Vec::new();
+        for section in self.elf.sections() {
+            if section.name() != Ok(name) {
+                continue;
+            }
+            let Ok(data) = section.data() else { continue };
+            for (at, word) in data.chunks_exact(8).enumerate() {
+                let stored = word.try_into().map_or(0, u64::from_le_bytes);
+                let place = section.address() + 8 * at as u64;
+                let address = self.relative.get(&place).copied().unwrap_or(stored);
+                if address != 0 {
+                    all.push(address);
+                }
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Returns the functions that have names, each with its address, size and name.
+    pub fn named(&self) -> impl Iterator<Item = (u64, u64, &'a str)> {
+        self.elf
+            .symbols()
+            .chain(self.elf.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
+            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
+    }
+}
