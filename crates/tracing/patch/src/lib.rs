@@ -22,7 +22,7 @@ pub use analysis::observed::{FunctionHook, HookWork, has_hooks, hooked_code};
 pub use analysis::refusal::Refused;
 pub use analysis::sanitizers;
 pub use analysis::special::seeks_generated_code;
-pub use arch::{Aarch64, Arch, Prologue, Registers, X86_64};
+pub use arch::{Aarch64, Arch, Code, Prologue, Registers, X86_64};
 pub use pools::hooks::{HookKind, HookOptions};
 pub use pools::thunks::{Body, Pool, PoolError, ThunkRequest, Work};
 pub use pools::unwinding::finds_frames_by_stack_pointer;

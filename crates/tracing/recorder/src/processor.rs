@@ -1,6 +1,7 @@
 //! The processor of this machine.
 
-use dioptra_trace_patch::Arch;
+use dioptra_trace_patch::{Arch, Code};
+use dioptra_tracelayout::message::thread::THUNK_START;
 
 #[cfg(target_arch = "aarch64")]
 pub use dioptra_trace_patch::Aarch64 as Native;
@@ -11,11 +12,13 @@ pub use dioptra_trace_patch::X86_64 as Native;
 compile_error!("tracing functions is known for x86-64 and 64-bit Arm only");
 
 /// The first instructions of a function of this machine.
-pub type Prologue = <Native as Arch>::Prologue;
+pub type Prologue = <Native as Code>::Prologue;
 /// The registers of a stopped thread of this machine.
 pub type Registers = <Native as Arch>::Registers;
 
 const _: () = assert!(size_of::<Registers>() == size_of::<libc::user_regs_struct>());
+// The runtime finds a thunk's parts from the address to which hooks return.
+const _: () = assert!(THUNK_START == -Native::HOOK_RETURN);
 
 /// Reads the clock of records: the time stamp counter.
 #[cfg(target_arch = "x86_64")]

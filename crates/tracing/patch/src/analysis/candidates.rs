@@ -5,8 +5,10 @@
 use super::image::Segment;
 use super::refusal::Refused;
 use super::special::is_told;
-use crate::arch::Arch;
+use crate::arch::Code;
 use dioptra_tracelayout::message::Method;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The kinds of functions that a scan looks for.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +23,7 @@ pub struct ScanOptions {
 
 /// A function whose calls can be traced.
 #[derive(Clone, Debug)]
-pub struct Candidate<A: Arch> {
+pub struct Candidate<A: Code> {
     /// The address of its first byte.
     pub start: u64,
     /// Its size in bytes; 0 if it is not known.
@@ -36,12 +38,31 @@ pub struct Candidate<A: Arch> {
     /// cost nothing; `None` where no hook has to be removed.
     pub neutral: Option<&'static [u8]>,
     /// The name of a library call; `None` for a function of the module itself.
-    pub name: Option<String>,
+    pub name: Option<Arc<str>>,
     /// The instructions that call a library function; empty if the jump to its thunk is at the site.
     pub calls: Vec<ImportSite>,
 }
 
-impl<A: Arch> Candidate<A> {
+impl<A: Code> Candidate<A> {
+    /// Creates a candidate with a start and a size, without a name.
+    pub fn new(
+        (start, size): (u64, u64),
+        method: Method,
+        site: u64,
+        body: CandidateBody<A>,
+    ) -> Candidate<A> {
+        Candidate {
+            start,
+            size,
+            method,
+            site,
+            body,
+            neutral: None,
+            name: None,
+            calls: Vec::new(),
+        }
+    }
+
     /// Returns whether only the beginnings of its calls are recorded.
     pub fn is_told(&self) -> bool {
         self.name.as_deref().is_some_and(is_told) && self.method.finds_library_calls()
@@ -50,7 +71,7 @@ impl<A: Arch> Candidate<A> {
 
 /// The code that a thunk calls.
 #[derive(Clone, Debug)]
-pub enum CandidateBody<A: Arch> {
+pub enum CandidateBody<A: Code> {
     /// The code at this address.
     At(u64),
     /// These displaced instructions, and then the rest of the function.
@@ -106,9 +127,18 @@ impl ImportSite {
     }
 }
 
+/// Calls through pointers.
+#[derive(Debug, Default)]
+pub struct ImportCalls {
+    /// The instructions, by the address of the pointer.
+    pub sites: BTreeMap<u64, Vec<ImportSite>>,
+    /// Names of functions whose addresses are loaded and called in ways that can't be followed.
+    pub through_registers: BTreeSet<String>,
+}
+
 /// The result of a module's scan.
 #[derive(Debug, Default)]
-pub struct ModuleCode<A: Arch> {
+pub struct ModuleCode<A: Code> {
     /// The functions whose calls can be traced, by address.
     pub candidates: Vec<Candidate<A>>,
     /// The addresses of functions that can't be traced, with the reasons.
@@ -119,7 +149,7 @@ pub struct ModuleCode<A: Arch> {
     pub through_registers: Vec<String>,
 }
 
-impl<A: Arch> ModuleCode<A> {
+impl<A: Code> ModuleCode<A> {
     /// Returns the file offset of a virtual address.
     pub fn file_offset(&self, address: u64) -> Option<u64> {
         self.segments

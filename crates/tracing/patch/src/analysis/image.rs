@@ -2,9 +2,9 @@
 //!
 //! Addresses are those of the file (virtual addresses), before it is loaded.
 
-use crate::arch::Arch;
+use crate::arch::Functions;
 use object::elf::{ET_EXEC, FileHeader64, PF_W, PF_X, PT_LOAD};
-use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile, ElfSection64, FileHeader, ProgramHeader};
 use object::{
     Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
     RelocationTarget, SymbolKind,
@@ -56,22 +56,22 @@ pub struct Image<'a> {
     /// The number of threads that may share work on the file.
     pub threads: usize,
     /// The pointers that the dynamic linker fills with functions: their addresses, and the functions' names.
-    pub slots: HashMap<u64, String>,
+    pub slots: HashMap<u64, &'a str>,
     /// The slots of functions of other modules that code should only call through: `GLOB_DAT` and `JUMP_SLOT`
     /// relocations of undefined symbols.
-    pub imports: HashMap<u64, String>,
+    pub imports: HashMap<u64, &'a str>,
     /// The words that the dynamic linker relocates by the load address: their addresses, and the addresses that they
     /// refer to.
     pub relative: BTreeMap<u64, u64>,
     /// The stubs that jump through slots, by address.
-    pub stubs: BTreeMap<u64, Stub>,
+    pub stubs: BTreeMap<u64, Stub<'a>>,
 }
 
 /// A stub of the procedure linkage table.
 #[derive(Clone, Debug)]
-pub struct Stub {
+pub struct Stub<'a> {
     /// The name of the function that it leads to.
-    pub name: String,
+    pub name: &'a str,
     /// The address of its jump, or of instructions that can be replaced by one.
     pub jump: u64,
     /// The address of the pointer through which it jumps.
@@ -101,10 +101,14 @@ impl<'a> Image<'a> {
     ///
     /// # Errors
     /// As [`Image::new`].
-    pub fn linked<A: Arch>(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
+    pub fn linked<A: Functions>(
+        data: &'a [u8],
+        threads: usize,
+    ) -> Result<Image<'a>, object::Error> {
         let mut image = Image::new(data)?;
         image.relocations::<A>();
-        image.stubs = A::stubs(&image);
+        image.threads = threads;
+        image.stubs = image.find_stubs::<A>();
         Ok(image)
     }
 
@@ -125,7 +129,7 @@ impl<'a> Image<'a> {
             .any(|s| s.executable && address.wrapping_sub(s.address) < s.file_size)
     }
 
-    fn relocations<A: Arch>(&mut self) {
+    fn relocations<A: Functions>(&mut self) {
         let Some(relocations) = self.elf.dynamic_relocations() else {
             return;
         };
@@ -148,9 +152,9 @@ impl<'a> Image<'a> {
                     let is_function =
                         matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
                     if is_pointer && symbol.is_undefined() && is_function {
-                        self.imports.insert(address, name.to_owned());
+                        self.imports.insert(address, name);
                     }
-                    self.slots.insert(address, name.to_owned());
+                    self.slots.insert(address, name);
                 }
                 _ => {
                     if matches!(relocation.flags(), RelocationFlags::Elf { r_type } if r_type == A::RELATIVE)
@@ -160,6 +164,39 @@ impl<'a> Image<'a> {
                 }
             }
         }
+    }
+
+    /// Returns the sections with these names, and their bytes. Leaves out further ones where they have more bytes than
+    /// the file: sections overlap in files that are made to do harm.
+    fn named_sections<'s>(
+        &'s self,
+        names: &'s [&str],
+    ) -> impl Iterator<Item = (ElfSection64<'a, 's, Endianness>, &'a [u8])> {
+        let mut left = self.data.len();
+        self.elf.sections().filter_map(move |section| {
+            let is_wanted = section.name().is_ok_and(|name| names.contains(&name));
+            let bytes = is_wanted.then(|| section.data().ok()).flatten()?;
+            left = left.checked_sub(bytes.len())?;
+            Some((section, bytes))
+        })
+    }
+
+    /// Returns the stubs of the procedure linkage table. The relocations are known.
+    fn find_stubs<A: Functions>(&self) -> BTreeMap<u64, Stub<'a>> {
+        let mut stubs = BTreeMap::new();
+        for (section, bytes) in self.named_sections(&[".plt", ".plt.sec", ".plt.got"]) {
+            for (start, jump, pointer) in A::stubs(bytes, section.address()) {
+                if let Some(name) = self.slots.get(&pointer).copied() {
+                    let stub = Stub {
+                        name,
+                        jump,
+                        pointer,
+                    };
+                    stubs.insert(start, stub);
+                }
+            }
+        }
+        stubs
     }
 
     /// Returns `size` bytes at an address, or fewer where the segment's part of the file ends.
@@ -177,11 +214,7 @@ impl<'a> Image<'a> {
     /// Returns the addresses that a section lists, sorted.
     pub fn listed(&self, name: &str) -> Vec<u64> {
         let mut all = Vec::new();
-        for section in self.elf.sections() {
-            if section.name() != Ok(name) {
-                continue;
-            }
-            let Ok(data) = section.data() else { continue };
+        for (section, data) in self.named_sections(&[name]) {
             for (at, word) in data.chunks_exact(8).enumerate() {
                 let stored = word.try_into().map_or(0, u64::from_le_bytes);
                 let place = section.address() + 8 * at as u64;

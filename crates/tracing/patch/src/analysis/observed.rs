@@ -1,13 +1,13 @@
 //! Functions of the C library and the dynamic linker whose calls the runtime must see.
 
-use super::image::Segment;
-use crate::arch::Arch;
+use super::image::{Image, Segment};
+use crate::arch::{Code, Functions};
 use dioptra_tracelayout::message::Observed;
 use object::{Object, ObjectSymbol};
 
 /// A function of the C library or the dynamic linker whose calls the runtime must see.
 #[derive(Clone, Debug)]
-pub struct FunctionHook<A: Arch> {
+pub struct FunctionHook<A: Code> {
     /// The address of the jump to its thunk.
     pub site: u64,
     /// The instructions that are moved away to make room for the jump.
@@ -52,7 +52,7 @@ pub const OBSERVED: [(&str, HookWork); 9] = [
 
 /// Returns the values of the first argument for which calls of a function are observed; empty if all calls are. Other
 /// values cost no more than a comparison.
-pub fn observed_for<A: Arch>(function: Observed) -> &'static [u16] {
+pub fn observed_for<A: Code>(function: Observed) -> &'static [u16] {
     /// The first argument of `prctl` that forbids system calls (`PR_SET_SECCOMP`).
     const FORBIDS_CALLS: u16 = 22;
     match function {
@@ -62,13 +62,37 @@ pub fn observed_for<A: Arch>(function: Observed) -> &'static [u16] {
     }
 }
 
+/// Returns the functions of the C library or the dynamic linker that the runtime has to know of.
+pub fn hooks<A: Functions>(data: &[u8]) -> Vec<FunctionHook<A>> {
+    let Ok(image) = Image::new(data) else {
+        return Vec::new();
+    };
+    let hook = |name: &str, work| {
+        let symbol = image
+            .elf
+            .dynamic_symbols()
+            .find(|symbol| symbol.name() == Ok(name) && !symbol.is_undefined())?;
+        let bytes = image.bytes(symbol.address(), looked_at(symbol.size()))?;
+        let skip = A::landing(bytes);
+        let site = symbol.address() + skip as u64;
+        let size = (symbol.size() as usize).saturating_sub(skip);
+        Some(FunctionHook {
+            site,
+            prologue: A::library_prologue(bytes.get(skip..)?, site, size)?,
+            work,
+        })
+    };
+    let all = OBSERVED.into_iter();
+    all.filter_map(|(name, work)| hook(name, work)).collect()
+}
+
 /// Returns the number of bytes to analyse of a function that has `size` bytes. A short function is analysed with some
 /// of its padding.
 pub fn looked_at(size: u64) -> u64 {
     size.max(16)
 }
 
-/// Returns the offsets and sizes in the file of the observed functions' code, for [`Arch::hooks`].
+/// Returns the offsets and sizes in the file of the observed functions' code, for [`hooks`].
 pub fn hooked_code<'d>(file: &impl Object<'d>, segments: &[Segment]) -> Vec<(u64, u64)> {
     let is_hooked = |name| OBSERVED.iter().any(|(hooked, _)| name == Ok(*hooked));
     file.dynamic_symbols()

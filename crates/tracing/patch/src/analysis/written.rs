@@ -7,7 +7,7 @@
 
 use super::candidates::{CandidateBody, ModuleCode};
 use super::refusal::Refused;
-use crate::arch::Arch;
+use crate::arch::Code;
 use object::Endianness;
 use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, FileHeader64};
 use object::read::ReadRef;
@@ -28,7 +28,7 @@ pub fn is_relocated<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, FileHeader64<Endiannes
 }
 
 /// Refuses the functions whose first instructions would have to be moved, although they change.
-pub fn refuse<A: Arch>(code: &mut ModuleCode<A>, is_relocated: bool) {
+pub fn refuse<A: Code>(code: &mut ModuleCode<A>, is_relocated: bool) {
     let segments = &code.segments;
     let is_writable = |address: u64| {
         let mut inside = segments

@@ -1,7 +1,7 @@
 //! Thunks that are wanted, and the pool that holds them.
 
 use super::hooks::{HookKind, HookOptions};
-use crate::arch::Arch;
+use crate::arch::Code;
 use crate::values::Fetches;
 use dioptra_filters::Probe;
 use dioptra_tracelayout::message::thread::{THUNK_SIZE, kind};
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// The code that a probe site's thunk goes on with.
 #[derive(Clone, Debug)]
-pub enum Body<A: Arch> {
+pub enum Body<A: Code> {
     /// The code at an address.
     At(u64),
     /// Displaced instructions, followed by the rest of the function.
@@ -93,7 +93,7 @@ impl Work {
     }
 }
 
-impl<A: Arch> ThunkRequest<A> {
+impl<A: Code> ThunkRequest<A> {
     /// Returns the number of thunks that the work takes, and the number of the one that calls come to unless code in
     /// front of the thunks decides. The list of a function's values takes the place of thunks, too.
     pub fn thunks(&self) -> (u64, u64) {
@@ -111,7 +111,7 @@ impl<A: Arch> ThunkRequest<A> {
 
 /// A thunk to be made.
 #[derive(Clone, Debug)]
-pub struct ThunkRequest<A: Arch> {
+pub struct ThunkRequest<A: Code> {
     /// The work of the thunk.
     pub work: Work,
     /// The code that the thunk goes on with.
@@ -131,6 +131,12 @@ pub enum PoolError {
     /// The hooks could not be assembled.
     #[error("generating the tracer's hooks: {0}")]
     Hooks(#[from] IcedError),
+    /// The unwind tables could not be written.
+    #[error("generating the tracer's unwind tables: {0}")]
+    Tables(#[from] gimli::write::Error),
+    /// The file could not be written.
+    #[error("generating the tracer's file: {0}")]
+    File(#[from] object::write::Error),
     /// The runtime's thread-local memory lies too far from the thread pointer.
     #[error("generating the tracer's hooks: the program has too much thread-local memory")]
     Block,

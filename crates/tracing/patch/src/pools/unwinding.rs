@@ -1,58 +1,35 @@
-//! Unwind tables under construction, and the expression that finds return addresses in shadow stacks.
+//! Unwind tables of pools: unwinders and debuggers see through thunks and hooks as through any function.
+//!
+//! While a traced function runs, its return address leads into its thunk. The thunk's frame gives an expression that
+//! finds the real one ([`caller`]): it searches the shadow stacks of all threads for the entry whose slot is that of the
+//! call (`S`). Slots go down from a stack's outermost entry to its innermost one, so the search looks at few entries.
+//! This order fails where signal handlers have stacks of their own. So if the search finds no entry, the expression
+//! looks at all entries.
+//!
+//! Entries of functions that were entered by a jump from another function's end (tail calls) are passed over. They
+//! share the slot of the first function, whose entry has the return address that matters.
+//!
+//! Unwinders tell frames apart by their addresses (CFA). The function's CFA is `S + 8`. The thunk's frame takes no room
+//! on the stack, but its CFA has to be another one: `S + 9`. The stack pointer is restored as one less.
 
+use super::hooks::Hook;
+use crate::arch::Thunks;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     ENTRY_FLAGS, ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_FLOOR,
-    RECORD_NEXT, RECORD_TOP, SPAN_END, SPAN_NEXT, SPAN_START,
+    RECORD_NEXT, RECORD_TOP, SPAN_END, SPAN_NEXT, SPAN_START, THUNK_SIZE,
 };
-
+use gimli::write::{
+    Address, CallFrameInstruction as Row, CommonInformationEntry, EhFrame, EndianVec, Expression,
+    FrameDescriptionEntry, FrameTable,
+};
+use gimli::{
+    DW_OP_and as AND, DW_OP_div as DIV, DW_OP_drop as DROP, DW_OP_dup as DUP, DW_OP_eq as EQ,
+    DW_OP_gt as GT, DW_OP_le as LE, DW_OP_minus as MINUS, DW_OP_mul as MUL, DW_OP_over as OVER,
+    DW_OP_plus as PLUS, DW_OP_rot as ROT, DW_OP_swap as SWAP, DwOp, Encoding, Format, LittleEndian,
+    Register,
+};
 use object::{Object, ObjectSymbol};
-
-const ADDR: u8 = 0x03;
-const DEREF: u8 = 0x06;
-const DUP: u8 = 0x12;
-const DROP: u8 = 0x13;
-const OVER: u8 = 0x14;
-const PICK: u8 = 0x15;
-const SWAP: u8 = 0x16;
-const ROT: u8 = 0x17;
-const AND: u8 = 0x1a;
-const DIV: u8 = 0x1b;
-const MINUS: u8 = 0x1c;
-const MUL: u8 = 0x1e;
-const PLUS: u8 = 0x22;
-const PLUS_UCONST: u8 = 0x23;
-const BRA: u8 = 0x28;
-const EQ: u8 = 0x29;
-const GT: u8 = 0x2b;
-const LE: u8 = 0x2c;
-const SKIP: u8 = 0x2f;
-const LIT0: u8 = 0x30;
-const CONST1U: u8 = 0x08;
-const CONST1S: u8 = 0x09;
-/// The unwind tables of a pool.
-#[derive(Debug)]
-pub struct UnwindTables {
-    /// The bytes of `.eh_frame`, with the terminator.
-    pub frames: Vec<u8>,
-    /// The bytes of `.eh_frame_hdr`, with a search table.
-    pub header: Vec<u8>,
-}
-
-/// Returns the beginning of the common entry of thunks' frames.
-///
-/// The entry states the version, pointers relative to their place, units of 1 for code and -8 for data, and the column
-/// of the return address. The personality routine is part of the entry if it is not 0
-/// ([`finds_frames_by_stack_pointer`]).
-pub fn thunks_entry(return_address: u8, personality: u64) -> Vec<u8> {
-    if personality == 0 {
-        return vec![1, b'z', b'R', 0, 1, 0x78, return_address, 1, 0x1b];
-    }
-    let mut entry = vec![1, b'z', b'P', b'R', 0, 1, 0x78, return_address, 10, 0];
-    entry.extend(personality.to_le_bytes());
-    entry.push(0x1b);
-    entry
-}
 
 /// Returns whether a module is or contains LLVM's unwinder.
 ///
@@ -75,42 +52,6 @@ pub fn finds_frames_by_stack_pointer<'d>(
         || memchr::memmem::find(data, b"libunwind: %s - %s").is_some()
 }
 
-/// A DWARF expression under construction, with jumps to places that come later or came before.
-#[derive(Default)]
-struct Expression {
-    bytes: Vec<u8>,
-}
-
-impl Expression {
-    fn op(&mut self, bytes: &[u8]) -> &mut Self {
-        self.bytes.extend(bytes);
-        self
-    }
-
-    /// Replaces the address on top of the stack by the word at an offset from it.
-    fn load(&mut self, offset: i64) -> &mut Self {
-        // Offsets in records and entries are below 128.
-        self.op(&[PLUS_UCONST, offset as u8, DEREF])
-    }
-
-    /// Adds a jump whose target is not known yet. Returns the position that `land` needs.
-    fn forward(&mut self, op: u8) -> usize {
-        self.op(&[op, 0, 0]);
-        self.bytes.len()
-    }
-
-    fn land(&mut self, from: usize) {
-        let distance = (self.bytes.len() - from) as i16;
-        self.bytes[from - 2..from].copy_from_slice(&distance.to_le_bytes());
-    }
-
-    fn back(&mut self, op: u8, to: usize) {
-        let distance = to as i64 - (self.bytes.len() + 3) as i64;
-        let [a, b] = (distance as i16).to_le_bytes();
-        self.op(&[op, a, b]);
-    }
-}
-
 /// The value of a thunk's caller that an expression finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallerValue {
@@ -123,49 +64,75 @@ pub enum CallerValue {
 /// Returns an expression that finds a thunk's return address, or the caller's frame pointer.
 ///
 /// The expression begins with the thunk's CFA, which is 9 above the slot. `otherwise` computes the value from the slot
-/// if no thread knows the call. `frame_pointer` is the operation that reads the frame pointer, where that leads to
-/// entries.
+/// if no thread knows the call. `frame_pointer` is the register of the frame pointer, where that leads to entries.
 pub fn caller(
     runtime: &RuntimeAddresses,
     wanted: CallerValue,
-    frame_pointer: Option<u8>,
-    otherwise: &[u8],
-) -> Vec<u8> {
-    let mut e = Expression::default();
+    frame_pointer: Option<Register>,
+    otherwise: impl FnOnce(&mut Expression),
+) -> Expression {
+    let mut e = Expression::new();
     // The slot is on the stack twice, because libgcc's `pick` does not reach the lowest element.
-    e.op(&[LIT0 + 9, MINUS, DUP]);
+    e.op_constu(9);
+    ops(&mut e, &[MINUS, DUP]);
     // slot slot
     let guessed = frame_pointer.map(|register| guess(&mut e, runtime.spans, register));
     let found = [
         search(&mut e, runtime.threads),
         walk(&mut e, runtime.threads),
     ];
-    e.op(otherwise);
-    let not_found = e.forward(SKIP);
+    otherwise(&mut e);
+    let not_found = e.op_skip();
     for found in guessed.into_iter().chain(found) {
-        e.land(found);
+        land(&mut e, found);
     }
     // ... entry
-    e.load(match wanted {
-        CallerValue::ReturnAddress => ENTRY_RETURN,
-        CallerValue::FramePointer => ENTRY_FRAME,
-    });
-    e.land(not_found);
-    e.bytes
+    load(
+        &mut e,
+        match wanted {
+            CallerValue::ReturnAddress => ENTRY_RETURN,
+            CallerValue::FramePointer => ENTRY_FRAME,
+        },
+    );
+    land(&mut e, not_found);
+    e
+}
+
+/// Adds operations that have no operands.
+fn ops(e: &mut Expression, operations: &[DwOp]) {
+    operations.iter().for_each(|operation| e.op(*operation));
+}
+
+/// Replaces the address on top of the stack by the word at an offset from it.
+fn load(e: &mut Expression, offset: i64) {
+    e.op_plus_uconst(offset.cast_unsigned());
+    e.op_deref();
+}
+
+/// Lets a jump lead here.
+fn land(e: &mut Expression, jump: usize) {
+    e.set_target(jump, e.next_index());
+}
+
+/// Adds a jump to an earlier place.
+fn back(e: &mut Expression, to: usize) {
+    let jump = e.op_skip();
+    e.set_target(jump, to);
 }
 
 /// Begins a loop over a list whose head is at an address.
 ///
 /// Returns the position to go back to with the next item on top of the stack, and the jump to land behind the loop.
 fn each(e: &mut Expression, head: u64) -> (usize, usize) {
-    e.op(&[ADDR]).op(&head.to_le_bytes()).op(&[DEREF]);
+    e.op_addr(Address::Constant(head));
+    e.op_deref();
     // slot slot item
-    let item = e.bytes.len();
-    e.op(&[DUP]);
-    let is_item = e.forward(BRA);
-    e.op(&[DROP]);
-    let end = e.forward(SKIP);
-    e.land(is_item);
+    let item = e.next_index();
+    e.op(DUP);
+    let is_item = e.op_bra();
+    e.op(DROP);
+    let end = e.op_skip();
+    land(e, is_item);
     (item, end)
 }
 
@@ -173,37 +140,59 @@ fn each(e: &mut Expression, head: u64) -> (usize, usize) {
 ///
 /// Returns the jump that is taken, with the entry on top of the stack, if the entry is the wanted one. Otherwise the
 /// expression goes on with the stack as it was.
-fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
+fn guess(e: &mut Expression, spans: u64, frame_pointer: Register) -> usize {
     let (span, end) = each(e, spans);
-    e.op(&[DUP]).load(SPAN_START);
-    e.op(&[frame_pointer, 0, LE, OVER]).load(SPAN_END);
-    e.op(&[frame_pointer, 0, GT, AND]);
-    let is_inside = e.forward(BRA);
-    let next = e.bytes.len();
-    e.load(SPAN_NEXT);
-    e.back(SKIP, span);
-    e.land(is_inside);
+    e.op(DUP);
+    load(e, SPAN_START);
+    e.op_breg(frame_pointer, 0);
+    ops(e, &[LE, OVER]);
+    load(e, SPAN_END);
+    e.op_breg(frame_pointer, 0);
+    ops(e, &[GT, AND]);
+    let is_inside = e.op_bra();
+    let next = e.next_index();
+    load(e, SPAN_NEXT);
+    back(e, span);
+    land(e, is_inside);
     // slot slot span
-    e.op(&[frame_pointer, ENTRY_SLOT as u8, DEREF, PICK, 2, EQ]);
-    let is_here = e.forward(BRA);
-    e.back(SKIP, next);
-    e.land(is_here);
-    e.op(&[frame_pointer, 0]);
+    e.op_breg(frame_pointer, ENTRY_SLOT);
+    e.op_deref();
+    e.op_pick(2);
+    e.op(EQ);
+    let is_here = e.op_bra();
+    back(e, next);
+    land(e, is_here);
+    e.op_breg(frame_pointer, 0);
     // slot slot span entry
     // The entry of a tail call has the slot of the function that jumped. The frame pointer saved in it leads to that
     // function's entry, which knows the caller. The lists are no help here: the entry of a tail call does not hold the
     // caller's frame pointer.
-    let entry = e.bytes.len();
-    e.op(&[DUP])
-        .load(ENTRY_FLAGS)
-        .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
-    let is_tail = e.forward(BRA);
-    let found = e.forward(SKIP);
-    e.land(is_tail);
-    e.load(ENTRY_FRAME);
-    e.back(SKIP, entry);
-    e.land(end);
+    let entry = e.next_index();
+    is_tail(e);
+    let goes_on = e.op_bra();
+    let found = e.op_skip();
+    land(e, goes_on);
+    load(e, ENTRY_FRAME);
+    back(e, entry);
+    land(e, end);
     found
+}
+
+/// Asks whether the entry on top of the stack, which stays there, is that of a tail call.
+fn is_tail(e: &mut Expression) {
+    e.op(DUP);
+    // The flags are the lower half of the word at this offset.
+    load(e, ENTRY_FLAGS);
+    e.op_constu(ENTRY_TAIL.into());
+    e.op(AND);
+}
+
+/// Compares the slot of the entry on top of the stack, which stays there, with the slot so many elements below.
+fn compare_slot(e: &mut Expression, below: u8, comparison: DwOp) {
+    e.op(DUP);
+    load(e, ENTRY_SLOT);
+    e.op_pick(below);
+    e.op(comparison);
 }
 
 /// Searches each shadow stack by halves for the outermost entry whose slot is not above the wanted one.
@@ -212,39 +201,47 @@ fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
 /// goes on with the stack as it was.
 fn search(e: &mut Expression, threads: u64) -> usize {
     let (thread, end) = each(e, threads);
-    e.op(&[DUP]).load(RECORD_FLOOR);
-    e.op(&[OVER]).load(RECORD_TOP);
+    e.op(DUP);
+    load(e, RECORD_FLOOR);
+    e.op(OVER);
+    load(e, RECORD_TOP);
     // slot slot thread low high: the slot of low is above the wanted one, the slot of high is not, or there is no
     // entry.
-    e.op(&[OVER, OVER, EQ]);
-    let is_empty = e.forward(BRA);
-    e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 4, GT]);
-    let is_above = e.forward(BRA);
-    let halves = e.bytes.len();
-    e.op(&[OVER, OVER, SWAP, MINUS]);
+    ops(e, &[OVER, OVER, EQ]);
+    let is_empty = e.op_bra();
+    compare_slot(e, 4, GT);
+    let is_above = e.op_bra();
+    let halves = e.next_index();
+    ops(e, &[OVER, OVER, SWAP, MINUS]);
     // ... low high distance
-    e.op(&[DUP, CONST1U, ENTRY_SIZE as u8, GT]);
-    let is_wide = e.forward(BRA);
-    e.op(&[DROP, DUP]).load(ENTRY_SLOT).op(&[PICK, 4, EQ]);
-    let found = e.forward(BRA);
-    e.land(is_empty);
-    e.land(is_above);
-    e.op(&[DROP, DROP]).load(RECORD_NEXT);
-    e.back(SKIP, thread);
-    e.land(is_wide);
-    e.op(&[CONST1U, 2 * ENTRY_SIZE as u8, DIV]);
-    e.op(&[CONST1U, ENTRY_SIZE as u8, MUL]);
-    e.op(&[PICK, 2, PLUS, DUP])
-        .load(ENTRY_SLOT)
-        .op(&[PICK, 5, GT]);
+    e.op(DUP);
+    e.op_constu(ENTRY_SIZE.cast_unsigned());
+    e.op(GT);
+    let is_wide = e.op_bra();
+    e.op(DROP);
+    compare_slot(e, 4, EQ);
+    let found = e.op_bra();
+    land(e, is_empty);
+    land(e, is_above);
+    ops(e, &[DROP, DROP]);
+    load(e, RECORD_NEXT);
+    back(e, thread);
+    land(e, is_wide);
+    e.op_constu(2 * ENTRY_SIZE.cast_unsigned());
+    e.op(DIV);
+    e.op_constu(ENTRY_SIZE.cast_unsigned());
+    e.op(MUL);
+    e.op_pick(2);
+    e.op(PLUS);
+    compare_slot(e, 5, GT);
     // ... low high middle
-    let middle_is_above = e.forward(BRA);
-    e.op(&[SWAP, DROP]);
-    e.back(SKIP, halves);
-    e.land(middle_is_above);
-    e.op(&[ROT, SWAP, DROP]);
-    e.back(SKIP, halves);
-    e.land(end);
+    let middle_is_above = e.op_bra();
+    ops(e, &[SWAP, DROP]);
+    back(e, halves);
+    land(e, middle_is_above);
+    ops(e, &[ROT, SWAP, DROP]);
+    back(e, halves);
+    land(e, end);
     found
 }
 
@@ -254,87 +251,175 @@ fn search(e: &mut Expression, threads: u64) -> usize {
 /// goes on with the stack as it was.
 fn walk(e: &mut Expression, threads: u64) -> usize {
     let (thread, end) = each(e, threads);
-    e.op(&[DUP]).load(RECORD_TOP);
+    e.op(DUP);
+    load(e, RECORD_TOP);
     // slot slot thread entry
-    let entry = e.bytes.len();
-    e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 3, EQ]);
-    let same = e.forward(BRA);
-    let other = e.bytes.len();
-    e.op(&[DUP]).load(ENTRY_SLOT).op(&[CONST1S, 0xff, EQ]);
-    let bottom = e.forward(BRA);
-    e.op(&[CONST1U, ENTRY_SIZE as u8, MINUS]);
-    e.back(SKIP, entry);
-    e.land(same);
-    // The flags are the lower half of the word at this offset.
-    e.op(&[DUP])
-        .load(ENTRY_FLAGS)
-        .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
-    e.back(BRA, other);
-    let found = e.forward(SKIP);
-    e.land(bottom);
-    e.op(&[DROP]).load(RECORD_NEXT);
-    e.back(SKIP, thread);
-    e.land(end);
+    let entry = e.next_index();
+    compare_slot(e, 3, EQ);
+    let same = e.op_bra();
+    let other = e.next_index();
+    e.op(DUP);
+    load(e, ENTRY_SLOT);
+    e.op_consts(-1);
+    e.op(EQ);
+    let bottom = e.op_bra();
+    e.op_constu(ENTRY_SIZE.cast_unsigned());
+    e.op(MINUS);
+    back(e, entry);
+    land(e, same);
+    is_tail(e);
+    let goes_on = e.op_bra();
+    e.set_target(goes_on, other);
+    let found = e.op_skip();
+    land(e, bottom);
+    e.op(DROP);
+    load(e, RECORD_NEXT);
+    back(e, thread);
+    land(e, end);
     found
 }
 
-/// Unwind tables under construction.
-pub struct Frames {
-    bytes: Vec<u8>,
-    address: u64,
-    table: Vec<(u64, u64)>,
+/// The addresses of the parts of a pool that its tables describe.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// The hooks' code.
+    pub hooks: &'a [Hook],
+    /// The address of the first thunk, and the number of thunks.
+    pub thunks: (u64, u64),
+    /// The first address of displaced code, and the first address behind it. The code is described as if it were at a
+    /// function's first instruction.
+    pub displaced: (u64, u64),
+    /// The addresses in the traced process that the tables refer to.
+    pub runtime: RuntimeAddresses,
 }
 
-impl Frames {
-    /// Creates empty tables that will lie at an address.
-    pub fn new(address: u64) -> Frames {
-        Frames {
-            bytes: Vec::new(),
-            address,
-            table: Vec::new(),
+/// The unwind tables of a pool.
+#[derive(Debug)]
+pub struct UnwindTables {
+    /// The bytes of `.eh_frame`, with the terminator.
+    pub frames: Vec<u8>,
+    /// The address of `.eh_frame`.
+    address: u64,
+    /// The first addresses of the functions, and the offsets of their entries.
+    entries: Vec<(u64, u64)>,
+}
+
+/// The offset in an entry of the function's first address, which is relative to its own place.
+const START: usize = 8;
+
+/// Returns the tables of a pool, whose `.eh_frame` will lie at `address`.
+///
+/// # Errors
+/// If something is too far away, which would be a defect.
+pub fn tables<A: Thunks>(
+    address: u64,
+    layout: &Layout<'_>,
+) -> Result<UnwindTables, gimli::write::Error> {
+    let entry = |rows: Vec<Row>| {
+        let encoding = Encoding {
+            format: Format::Dwarf32,
+            version: 1,
+            address_size: 8,
+        };
+        let mut entry = CommonInformationEntry::new(encoding, 1, -8, A::RETURN_ADDRESS);
+        entry.fde_address_encoding =
+            gimli::DwEhPe(gimli::DW_EH_PE_pcrel.0 | gimli::DW_EH_PE_sdata4.0);
+        rows.into_iter().for_each(|row| entry.add_instruction(row));
+        entry
+    };
+    let mut rows = vec![Row::Cfa(A::STACK_POINTER, 1)];
+    let callers = A::callers(&layout.runtime).into_iter();
+    rows.extend(callers.map(|(register, found)| Row::ValExpression(register, found)));
+    let mut less = Expression::new();
+    less.op_constu(1);
+    less.op(MINUS);
+    rows.push(Row::ValExpression(A::STACK_POINTER, less));
+    let mut thunk = entry(rows);
+    let personality = layout.runtime.personality;
+    thunk.personality =
+        (personality != 0).then_some((gimli::DW_EH_PE_absptr, Address::Constant(personality)));
+
+    let mut table = FrameTable::default();
+    let plain = table.add_cie(entry(A::first_rows()));
+    let thunk = table.add_cie(thunk);
+    let mut starts = Vec::new();
+    let mut function = |cie, (from, to): (u64, u64), rows: Vec<(u32, Row)>| {
+        // The writer takes the section's own address for 0.
+        let start = Address::Constant(from.wrapping_sub(address));
+        let mut function = FrameDescriptionEntry::new(start, (to - from) as u32);
+        for (at, row) in rows {
+            function.add_instruction(at, row);
+        }
+        table.add_fde(cie, function);
+        starts.push(from);
+    };
+    for hook in layout.hooks {
+        function(plain, (hook.start, hook.end), hook.rows.clone());
+    }
+    if layout.displaced.1 > layout.displaced.0 {
+        function(plain, layout.displaced, Vec::new());
+    }
+    let (first, count) = layout.thunks;
+    let size = THUNK_SIZE as u64;
+    if count > 0 {
+        function(thunk, (first, first + size), A::thunk_rows());
+    }
+    let mut section = EhFrame(EndianVec::new(LittleEndian));
+    table.write_eh_frame(&mut section)?;
+    let mut frames = section.0.into_vec();
+
+    let word = |frames: &[u8], at: usize| {
+        let word = frames.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u32::from_le_bytes(*word))
+    };
+    let mut entries = Vec::with_capacity(starts.len() + count as usize);
+    let mut starts = starts.into_iter();
+    let mut at = 0;
+    while at < frames.len() {
+        // Common entries have a 0 here.
+        if word(&frames, at + 4) != 0 {
+            entries.extend(starts.next().map(|start| (start, at as u64)));
+        }
+        at += 4 + word(&frames, at) as usize;
+    }
+    // All thunks have the same rows, and there may be many. So the writer makes the first entry, and this code the
+    // others: they differ by the distances to the common entry and to the thunk.
+    if let Some((_, at)) = entries.last().copied().filter(|_| count > 0) {
+        let mut next = frames.split_off(at as usize);
+        let length = next.len() as u32;
+        frames.reserve(next.len() * count as usize + 4);
+        entries.pop();
+        for number in 0..count {
+            entries.push((first + number * size, frames.len() as u64));
+            frames.extend(&next);
+            for (place, more) in [(4, length), (START, (size as u32).wrapping_sub(length))] {
+                let moved = word(&next, place).wrapping_add(more);
+                next[place..place + 4].copy_from_slice(&moved.to_le_bytes());
+            }
         }
     }
+    frames.extend([0; 4]);
+    Ok(UnwindTables {
+        frames,
+        address,
+        entries,
+    })
+}
 
-    /// Returns the tables, with `.eh_frame_hdr` for the address `header_at`.
-    pub fn finish(mut self, header_at: u64) -> UnwindTables {
-        self.bytes.extend([0; 4]);
+impl UnwindTables {
+    /// Returns the bytes of `.eh_frame_hdr` for the address `at`, with a search table. `gimli` does not write this
+    /// section.
+    pub fn header(&self, at: u64) -> Vec<u8> {
+        let relative = |to: u64, from: u64| (to.wrapping_sub(from) as u32).to_le_bytes();
+        let mut entries = self.entries.clone();
+        entries.sort_unstable();
         let mut header = vec![1, 0x1b, 0x03, 0x3b];
-        header.extend((self.address.wrapping_sub(header_at + 4) as u32).to_le_bytes());
-        header.extend((self.table.len() as u32).to_le_bytes());
-        self.table.sort_unstable();
-        for (start, entry) in &self.table {
-            header.extend((start.wrapping_sub(header_at) as u32).to_le_bytes());
-            header.extend((entry.wrapping_sub(header_at) as u32).to_le_bytes());
+        header.extend(relative(self.address, at + 4));
+        header.extend((entries.len() as u32).to_le_bytes());
+        for (start, entry) in entries {
+            header.extend(relative(start, at));
+            header.extend(relative(self.address + entry, at));
         }
-        UnwindTables {
-            frames: self.bytes,
-            header,
-        }
-    }
-
-    /// Adds a common entry, or an entry that refers to the common entry at `cie`. Returns the offset of the new entry.
-    pub fn entry(&mut self, cie: Option<usize>, body: &[u8]) -> usize {
-        let start = self.bytes.len();
-        let size = (4 + body.len()).next_multiple_of(8) + 4;
-        // Entries begin at multiples of 4; with their length word they take a multiple of 4.
-        let length = (size - 4) as u32;
-        self.bytes.extend(length.to_le_bytes());
-        let pointer = cie.map_or(0, |cie| (start + 4 - cie) as u32);
-        self.bytes.extend(pointer.to_le_bytes());
-        self.bytes.extend(body);
-        self.bytes.resize(start + size, 0);
-        start
-    }
-
-    /// Adds the entry of a function.
-    pub fn function(&mut self, cie: usize, start: u64, size: u64, instructions: &[u8]) {
-        let at = self.bytes.len() as u64 + 8;
-        let mut body = Vec::with_capacity(16 + instructions.len());
-        body.extend((start.wrapping_sub(self.address + at) as u32).to_le_bytes());
-        body.extend((size as u32).to_le_bytes());
-        body.push(0);
-        body.extend(instructions);
-        let entry = self.entry(Some(cie), &body) as u64;
-        self.table.push((start, self.address + entry));
+        header
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Finding it takes a look at all code, so it is found when it is first asked for.
 
-use super::described::Described;
 use super::displace::{Instruction, instruction, landing};
 use super::encode::words_of;
+use crate::analysis::described::{Described, unwinders};
 use crate::analysis::image::Image;
-use crate::analysis::special::is_unwinder;
+use crate::analysis::scan::around;
 use std::collections::HashSet;
 
 /// The control flow of a module.
@@ -40,22 +40,7 @@ impl Flow {
 /// Finds the control flow of the functions of an image.
 pub fn flow(image: &Image<'_>, described: &[Described]) -> Flow {
     let mut flow = Flow::default();
-    let unwinders: HashSet<u64> = described
-        .iter()
-        .filter(|function| function.special)
-        .map(|function| function.start)
-        .chain(
-            image
-                .named()
-                .filter(|(.., name)| is_unwinder(name))
-                .map(|(address, ..)| address),
-        )
-        .collect();
-    let around = |address: u64| {
-        let at = described.partition_point(|function| function.start <= address);
-        let before = described.get(at.checked_sub(1)?)?;
-        before.contains(address).then_some(before)
-    };
+    let unwinders = unwinders(image, described);
     let is_start = |function: &Described, address: u64| {
         let skip = image
             .bytes(function.start, 4)
@@ -92,7 +77,7 @@ pub fn flow(image: &Image<'_>, described: &[Described]) -> Flow {
                 continue;
             }
             flow.targets.insert(target);
-            let Some(other) = around(target) else {
+            let Some(other) = around(described, target) else {
                 continue;
             };
             if !function.entry && is_start(other, target) {

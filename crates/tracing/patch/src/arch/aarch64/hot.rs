@@ -23,67 +23,14 @@ use super::encode::{
     push, stp, str, stur, stur_h, stur_w, sub, sub_pages, sub_register,
 };
 use super::thunk::block;
-use crate::pools::hooks::{HookKind, HookOptions};
-use dioptra_tracelayout::message::RuntimeAddresses;
+use crate::pools::hooks::{Hook, HookKind, HookSet, HotCode, Parameters, Part, ValueHooks};
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT,
     CURSOR_TIME, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_MUTE, ENTRY_RETURN, ENTRY_SAVED,
     ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, RECORD_LIMIT, RECORD_TOP,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
-
-/// The parameters of the generated code.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameters {
-    /// The address at which the code will lie.
-    pub address: u64,
-    /// The addresses in the traced process that the code refers to.
-    pub runtime: RuntimeAddresses,
-    /// The options of the hooks.
-    pub options: HookOptions,
-}
-
-/// The hooks of one kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HookSet {
-    /// The address of the hook for entries whose id fits 16 bits. The operand is the id shifted left by 16.
-    pub enter: u64,
-    /// The address of the hook for entries with a larger id. The operand is the id itself, whose lower 16 bits are not
-    /// 0.
-    pub enter_large: u64,
-    /// The address of the hook for exits.
-    pub exit: u64,
-}
-
-/// A hook's code, as far as unwinders have to know it.
-#[derive(Clone, Debug)]
-pub struct Hook {
-    /// The address of the first byte.
-    pub start: u64,
-    /// The address of the first byte behind the hook.
-    pub end: u64,
-    /// The distance in bytes of the stack pointer below the call's, from each of these addresses on.
-    pub frame: Vec<(u64, u8)>,
-}
-
-/// The code of the hooks, and the addresses of its parts.
-#[derive(Clone, Debug)]
-pub struct HotCode {
-    /// The bytes, to be placed at [`Parameters::address`].
-    pub bytes: Vec<u8>,
-    sets: [HookSet; HookKind::ALL.len()],
-    /// All hooks.
-    pub hooks: Vec<Hook>,
-    /// The address of a jump to the runtime's function that observes calls.
-    pub observe: u64,
-}
-
-impl HotCode {
-    /// Returns the hooks of a kind.
-    pub fn set(&self, kind: HookKind) -> HookSet {
-        self.sets[kind as usize]
-    }
-}
+use gimli::write::CallFrameInstruction;
 
 /// The largest size of the code in bytes. The pool is laid out before the size is known.
 pub const HOT_SIZE: u64 = 8192;
@@ -115,6 +62,7 @@ pub fn hot_code(parameters: &Parameters) -> Option<HotCode> {
     let mut made = HotCode {
         bytes: Vec::new(),
         sets: [HookSet::default(); HookKind::ALL.len()],
+        values: ValueHooks::default(),
         hooks: Vec::new(),
         observe: 0,
     };
@@ -137,9 +85,9 @@ pub fn hot_code(parameters: &Parameters) -> Option<HotCode> {
             made.hooks.push(Hook {
                 start,
                 end,
-                frame: frame
+                rows: frame
                     .into_iter()
-                    .map(|(at, size)| (start + at, size))
+                    .map(|(at, size)| (at as u32, CallFrameInstruction::CfaOffset(size.into())))
                     .collect(),
             });
             Some(start)
@@ -154,14 +102,6 @@ pub fn hot_code(parameters: &Parameters) -> Option<HotCode> {
     made.bytes
         .extend(bytes(&far_jump(parameters.runtime.observe)));
     Some(made)
-}
-
-/// The part of a call at which a hook works.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Enter,
-    EnterLarge,
-    Exit,
 }
 
 /// Code, and the distance in bytes of the stack pointer below the call's, from each of these offsets on.

@@ -1,38 +1,26 @@
 //! 64-bit Arm.
 
-mod cfi;
-mod described;
 mod displace;
 mod encode;
 mod flow;
 mod hot;
-mod imports;
-mod instructions;
-mod library;
-mod pool;
 mod registers;
 mod scan;
-mod stubs;
 #[cfg(test)]
 mod tests;
 mod thunk;
 
-use super::Arch;
-use crate::analysis::candidates::{ModuleCode, ScanOptions};
-use crate::analysis::image::{Image, Stub};
-use crate::analysis::observed::FunctionHook;
-use crate::pools::hooks::HookOptions;
-use crate::pools::thunks::{Pool, PoolError, ThunkRequest};
-use dioptra_tracelayout::message::RuntimeAddresses;
-use object::elf::{R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, RelocationType};
-use std::collections::BTreeMap;
+use super::{Arch, Code};
+use displace::Prologue;
+use encode::{BTI_C, NOP, b, bytes, words_of};
+use gimli::Register;
+use object::elf::{EM_AARCH64, Machine};
 
 /// 64-bit Arm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aarch64;
 
 impl Arch for Aarch64 {
-    type Prologue = displace::Prologue;
     type Registers = registers::Registers;
 
     const JUMP: usize = 4;
@@ -42,45 +30,30 @@ impl Arch for Aarch64 {
     const ROOM: &str = "-fpatchable-function-entry=2";
     /// All instructions have the same size, and are fetched whole.
     const SEES_AT_ONCE: bool = true;
-    const SYSTEM_CALLS: &[u16] = &[220, 167, 277];
-    const POINTERS: [RelocationType; 2] = [R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT];
-    const RELATIVE: RelocationType = R_AARCH64_RELATIVE;
+    const HOOK_RETURN: i64 = 8;
 
-    fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<Aarch64>, object::Error> {
-        scan::scan(data, options)
-    }
-
-    fn hooks(data: &[u8]) -> Vec<FunctionHook<Aarch64>> {
-        library::hooks(data)
-    }
-
-    fn stubs(image: &Image<'_>) -> BTreeMap<u64, Stub> {
-        stubs::stubs(image)
-    }
-
-    fn patch(site: u64, thunk: u64, prologue: Option<&displace::Prologue>) -> Option<Vec<u8>> {
-        thunk::patch(site, thunk, prologue)
-    }
-
-    fn upper_bound(wanted: &[ThunkRequest<Aarch64>], page: u64) -> u64 {
-        pool::upper_bound(wanted, page)
-    }
-
-    fn pool(
-        address: u64,
-        wanted: &[ThunkRequest<Aarch64>],
-        runtime: RuntimeAddresses,
-        options: HookOptions,
-        page: u64,
-    ) -> Result<Pool, PoolError> {
-        pool::pool(address, wanted, runtime, options, page)
+    fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
+        match prologue.map(Prologue::size) {
+            // The displaced `paciasp` or `pacibsp` was a landing pad, too, so a `bti c` takes its place.
+            Some(8) => Some(bytes(&[BTI_C, b(site + 4, thunk)?])),
+            _ => Some(bytes(&[b(site, thunk)?])),
+        }
     }
 
     fn is_one_instruction(original: &[u8]) -> bool {
-        instructions::is_one_instruction(original)
+        original.len() <= size_of::<u32>()
     }
 
     fn is_nothing(bytes: &[u8]) -> bool {
-        instructions::is_nothing(bytes)
+        let whole = bytes.len().is_multiple_of(size_of::<u32>());
+        whole && words_of(bytes).all(|word| word == NOP)
     }
+}
+
+impl Code for Aarch64 {
+    type Prologue = Prologue;
+    const MACHINE: Machine = EM_AARCH64;
+    const SYSTEM_CALLS: &[u16] = &[220, 167, 277];
+    const STACK_POINTER: Register = Register(31);
+    const RETURN_ADDRESS: Register = Register(30);
 }

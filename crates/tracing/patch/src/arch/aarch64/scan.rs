@@ -1,264 +1,107 @@
-//! Finds a module's functions, and where and how their calls can be traced.
+//! The functions of a module, and where and how their calls can be traced.
 //!
 //! Addresses here are those of the ELF file (virtual addresses), before it is loaded.
 
 use super::Aarch64;
-use super::described::{Described, described};
-use super::displace::{Instruction, instruction, landing, prologue};
-use super::encode::{NOP, words_of};
+use super::displace::{Instruction, Prologue, instruction, landing, prologue};
+use super::encode::{NOP, X16, words_of};
 use super::flow::{Flow, flow};
-use super::imports::through_registers;
-use crate::analysis::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
-use crate::analysis::image::Image;
+use crate::analysis::candidates::{Candidate, CandidateBody, ImportCalls};
+use crate::analysis::described::{Described, Slot};
+use crate::analysis::image::{Image, Stub};
 use crate::analysis::refusal::Refused;
-use crate::analysis::sanitizers;
-use crate::analysis::special::{is_silent, left_alone};
-use crate::analysis::written;
+use crate::analysis::scan;
+use crate::analysis::special::is_silent;
+use crate::arch::{Code, Functions};
 use dioptra_tracelayout::message::Method;
-use object::{Object, ObjectSymbol, SymbolFlags};
-use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use gimli::{CfaRule, Register, UnwindTableRow};
+use object::elf::{R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, RelocationType};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::OnceLock;
 
 /// `mov REGISTER, x30`, without the register.
 const TAKES_RETURN_ADDRESS: u32 = 0xaa1e_03e0;
 /// `xpaclri`: takes the signature off a return address, to look at it.
 const STRIPS_RETURN_ADDRESS: u32 = 0xd503_20ff;
-/// A flag of a symbol: calls of the function pass and keep more than the ordinary registers.
-const OTHER_CALLS: u8 = 0x80;
 
-/// Finds the functions of an ELF file.
-///
-/// # Errors
-/// If the bytes are no ELF file for this machine.
-pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<Aarch64>, object::Error> {
-    let image = Image::linked::<Aarch64>(data)?;
-    let described = described(&image);
-    let scanner = Scanner {
-        special: special(&image),
-        patchable: image
-            .listed("__patchable_function_entries")
-            .into_iter()
-            .collect(),
-        cyg: image
-            .slots
-            .values()
-            .any(|name| name == "__cyg_profile_func_enter"),
-        flow: OnceCell::new(),
-        described: &described,
-        image: &image,
-        options,
-    };
-    let mut code = scanner.functions();
-    written::refuse(&mut code, written::is_relocated(&image.elf));
-    Ok(code)
-}
+type Scanner<'s> = scan::Scanner<'s, Aarch64>;
 
-/// Returns the functions that must be left alone, and the reasons.
-fn special(image: &Image<'_>) -> HashMap<u64, Refused> {
-    let other_calls = image
-        .elf
-        .symbols()
-        .chain(image.elf.dynamic_symbols())
-        .filter(|symbol| {
-            matches!(symbol.flags(), SymbolFlags::Elf { st_other, .. } if st_other.0 & OTHER_CALLS != 0)
-        })
-        .map(|symbol| (symbol.address(), Refused::Special));
-    let local = sanitizers::local_functions(image).into_iter();
-    image
-        .named()
-        .filter_map(|(address, _, name)| Some((address, left_alone(name)?)))
-        .chain(other_calls)
-        .chain(local.map(|address| (address, Refused::Sanitizer)))
-        .collect()
-}
+impl Functions for Aarch64 {
+    type Flow<'s> = OnceFlow<'s>;
 
-struct Scanner<'s, 'a> {
-    image: &'s Image<'a>,
-    described: &'s [Described],
-    flow: OnceCell<Flow>,
-    options: ScanOptions,
-    special: HashMap<u64, Refused>,
-    /// Addresses at which compilers have left space for hooks.
-    patchable: HashSet<u64>,
-    /// Whether functions may call `__cyg_profile_func_enter` when they begin.
-    cyg: bool,
-}
+    const POINTERS: [RelocationType; 2] = [R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT];
+    const RELATIVE: RelocationType = R_AARCH64_RELATIVE;
+    const OTHER_CALLS: u8 = 0x80;
+    /// The pseudo-register that says whether the return address is signed.
+    const RULED_AT_ENTRY: Register = Register(34);
+    const RESULTS: u16 = 4;
 
-impl Scanner<'_, '_> {
-    fn functions(&self) -> ModuleCode<Aarch64> {
-        let mut code = ModuleCode {
-            segments: self.image.segments.clone(),
-            ..ModuleCode::default()
-        };
-        let mut covered = HashSet::new();
-        for site in &self.patchable {
-            if let Some((candidate, behind)) = self.patchable(*site) {
-                covered.extend([candidate.start, behind]);
-                code.candidates.push(candidate);
+    fn slot(row: &UnwindTableRow<usize>) -> Slot {
+        match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } if *register == Self::STACK_POINTER => {
+                Slot::AboveStackPointer(*offset)
             }
-        }
-        for function in self.described {
-            if covered.contains(&function.start) {
-                continue;
-            }
-            if let Some(why) = self.special.get(&function.start) {
-                if self.options.plain {
-                    code.refused.push((function.start, *why));
-                }
-                continue;
-            }
-            match self.candidate(function) {
-                Some(Ok(candidate)) => code.candidates.push(candidate),
-                Some(Err(refused)) => code.refused.push((function.start, refused)),
-                None => {}
-            }
-        }
-        if self.options.plain {
-            self.undescribed(&mut code, &covered);
-        }
-        if self.options.library_calls {
-            self.library_calls(&mut code);
-        }
-        code.candidates.sort_by_key(|candidate| candidate.site);
-        code.candidates.dedup_by_key(|candidate| candidate.site);
-        code
-    }
-
-    fn library_calls(&self, code: &mut ModuleCode<Aarch64>) {
-        for (start, stub) in &self.image.stubs {
-            let first = self.image.bytes(stub.jump, 4).unwrap_or_default();
-            if is_silent(&stub.name) {
-                continue;
-            }
-            if let Ok(prologue) = prologue(words_of(first), stub.jump) {
-                code.candidates.push(Candidate {
-                    start: *start,
-                    size: 0,
-                    method: Method::Plt,
-                    site: stub.jump,
-                    body: CandidateBody::Displaced(prologue),
-                    neutral: None,
-                    name: Some(stub.name.clone()),
-                    calls: Vec::new(),
-                });
-            }
-        }
-        code.through_registers = through_registers(self.image);
-    }
-
-    /// Refuses functions that have names, but that no unwind tables describe.
-    fn undescribed(&self, code: &mut ModuleCode<Aarch64>, covered: &HashSet<u64>) {
-        let mut unknown: Vec<u64> = self
-            .image
-            .named()
-            .filter(|(address, size, _)| *size > 0 && self.image.is_code(*address))
-            .map(|(address, ..)| address)
-            .filter(|address| !covered.contains(address))
-            .filter(|address| {
-                let at = self.described.partition_point(|f| f.start <= *address);
-                let before = at.checked_sub(1).and_then(|at| self.described.get(at));
-                before.is_none_or(|function| !function.contains(*address))
-            })
-            .collect();
-        unknown.sort_unstable();
-        unknown.dedup();
-        let unknown = unknown.into_iter().map(|start| (start, Refused::NoTable));
-        code.refused.extend(unknown);
-    }
-
-    /// Returns the function with space for a hook at a listed address, and the address at which its unwind table
-    /// begins, which may lie behind the space.
-    fn patchable(&self, listed: u64) -> Option<(Candidate<Aarch64>, u64)> {
-        let word = |address| words_of(self.image.bytes(address, 4)?).next();
-        let site = listed + landing(word(listed)?);
-        let mut behind = site;
-        while word(behind) == Some(NOP) {
-            behind += 4;
-        }
-        if behind == site {
-            return None;
-        }
-        let is_pad = |address: u64| word(address).is_some_and(|word| landing(word) > 0);
-        let start = match site.checked_sub(4).filter(|before| is_pad(*before)) {
-            Some(before) => before,
-            None => site,
-        };
-        if self.special.contains_key(&start) {
-            return None;
-        }
-        let at = self.described.partition_point(|f| f.start <= behind);
-        let around = at.checked_sub(1).and_then(|at| self.described.get(at));
-        let around = around.filter(|function| function.contains(behind))?;
-        let candidate = Candidate {
-            start,
-            size: around.start + around.size - start,
-            method: Method::Patchable,
-            site,
-            body: CandidateBody::At(behind),
-            neutral: None,
-            name: None,
-            calls: Vec::new(),
-        };
-        Some((candidate, around.start))
-    }
-
-    /// Returns the name of the function of another module that the instruction at an address calls.
-    fn called(&self, word: u32, address: u64) -> Option<&str> {
-        match instruction(word, address) {
-            Instruction::Calls(target) => Some(&self.image.stubs.get(&target)?.name),
-            _ => None,
+            _ => Slot::Unknown,
         }
     }
 
-    fn candidate(&self, function: &Described) -> Option<Result<Candidate<Aarch64>, Refused>> {
-        let bytes = self.image.bytes(function.start, function.size)?;
+    fn landing(code: &[u8]) -> usize {
+        words_of(code).next().map_or(0, landing) as usize
+    }
+
+    fn flow<'s>(image: &'s Image<'s>, described: &'s [Described]) -> OnceFlow<'s> {
+        OnceFlow {
+            image,
+            described,
+            flow: OnceLock::new(),
+        }
+    }
+
+    fn listed(scanner: &Scanner<'_>, covered: &mut HashSet<u64>) -> Vec<Candidate<Self>> {
+        let found = scanner.patchable.iter().filter_map(|site| {
+            let (candidate, behind) = scanner.patchable(*site)?;
+            covered.extend([candidate.start, behind]);
+            Some(candidate)
+        });
+        found.collect()
+    }
+
+    fn candidate(
+        scanner: &Scanner<'_>,
+        flow: &OnceFlow<'_>,
+        function: &Described,
+        _: Option<u64>,
+    ) -> Option<Result<Candidate<Aarch64>, Refused>> {
+        let bytes = scanner.image.bytes(function.start, function.size)?;
         let words: Vec<u32> = words_of(bytes).collect();
         let skip = landing(*words.first()?);
         let site = function.start + skip;
         let code = words.get(skip as usize / 4..)?;
         let made = |method, body| {
-            Some(Ok(Candidate {
-                start: function.start,
-                size: function.size,
-                method,
-                site,
-                body,
-                neutral: None,
-                name: None,
-                calls: Vec::new(),
-            }))
+            let place = (function.start, function.size);
+            Some(Ok(Candidate::new(place, method, site, body)))
         };
         let calls = |name: &'static str, most: usize| {
             let inside = code.iter().enumerate().take(most);
             inside
-                .filter(|(at, word)| self.called(**word, site + 4 * *at as u64) == Some(name))
+                .filter(|(at, word)| scanner.called(**word, site + 4 * *at as u64) == Some(name))
                 .map(|(at, _)| at)
                 .next()
         };
 
         // The calls of hooks lie behind the prologue, not far from the start.
-        if self.cyg && calls("__cyg_profile_func_enter", 200).is_some() {
+        if scanner.cyg && calls("__cyg_profile_func_enter", 200).is_some() {
             return made(Method::Cygprof, CandidateBody::Itself);
         }
         let mcount = calls("_mcount", 64);
-        if mcount.is_none() && !self.options.plain {
-            return None;
-        }
-        if !function.entry || function.special {
-            let why = if function.special {
-                Refused::Special
-            } else {
-                Refused::NoEntry
-            };
-            // Parts that were split off from functions are no functions.
-            let is_function = function.entry || mcount.is_some();
-            return is_function.then_some(Err(why));
+        if let Some(why) = scanner.not_ordinary(function, mcount.is_some()) {
+            return why.map(Err);
         }
         let prologue = match prologue(code.iter().copied(), site) {
             Ok(prologue) => prologue,
             Err(why) => return Some(Err(why)),
         };
-        let flow = self.flow.get_or_init(|| flow(self.image, self.described));
+        let flow = flow.get();
         let looks = code.iter().enumerate().any(|(at, word)| {
             // Code in front of the call of `mcount` takes the return address as its argument, which does not matter.
             let is_told = mcount.is_some_and(|call| at < call);
@@ -283,5 +126,107 @@ impl Scanner<'_, '_> {
             Method::Plain
         };
         made(method, CandidateBody::Displaced(prologue))
+    }
+
+    /// A stub may begin with a landing pad. It puts the address of its pointer's page in `x16`, loads the pointer into
+    /// `x17`, and branches to that.
+    fn stubs(bytes: &[u8], address: u64) -> Vec<(u64, u64, u64)> {
+        /// `ldr x17, [x16, …]`.
+        const LOAD: u32 = 0xf940_0211;
+        let words: Vec<u32> = words_of(bytes).collect();
+        let stub = |(at, pair): (usize, &[u32])| {
+            let jump = address.wrapping_add(4 * at as u64);
+            let [first, load] = *pair else { return None };
+            let Instruction::Makes(X16, page) = instruction(first, jump) else {
+                return None;
+            };
+            if load & 0xffc0_03ff != LOAD {
+                return None;
+            }
+            let pointer = page.wrapping_add(u64::from(load >> 10 & 0xfff) * 8);
+            let before = at.checked_sub(1).and_then(|at| words.get(at));
+            let pad = before.map_or(0, |word| landing(*word));
+            Some((jump.wrapping_sub(pad), jump, pointer))
+        };
+        words.windows(2).enumerate().filter_map(stub).collect()
+    }
+
+    /// A stub's first instruction is displaced.
+    fn stub_body(image: &Image<'_>, stub: &Stub<'_>) -> Option<CandidateBody<Aarch64>> {
+        let first = image.bytes(stub.jump, 4)?;
+        let prologue = prologue(words_of(first), stub.jump).ok()?;
+        Some(CandidateBody::Displaced(prologue))
+    }
+
+    /// Calls through registers are not looked for on this processor. Users get the names of functions that have
+    /// pointers, but no stubs: these may be called so.
+    fn import_calls(image: &Image<'_>, _: &[Described]) -> ImportCalls {
+        let stubs: HashSet<&str> = image.stubs.values().map(|stub| stub.name).collect();
+        let through_registers = image
+            .imports
+            .values()
+            .filter(|name| !stubs.contains(*name) && !is_silent(name))
+            // The code that starts and ends programs only looks at the pointers of these functions.
+            .filter(|name| !name.starts_with("_ITM_") && **name != "abort")
+            .map(|name| (*name).to_owned())
+            .collect();
+        ImportCalls {
+            sites: BTreeMap::new(),
+            through_registers,
+        }
+    }
+
+    fn library_prologue(code: &[u8], site: u64, _: usize) -> Option<Prologue> {
+        prologue(words_of(code), site).ok()
+    }
+}
+
+impl Scanner<'_> {
+    /// Returns the function with space for a hook at a listed address, and the address at which its unwind table
+    /// begins, which may lie behind the space.
+    pub fn patchable(&self, listed: u64) -> Option<(Candidate<Aarch64>, u64)> {
+        let word = |address| words_of(self.image.bytes(address, 4)?).next();
+        let site = listed + landing(word(listed)?);
+        let mut behind = site;
+        while word(behind) == Some(NOP) {
+            behind += 4;
+        }
+        if behind == site {
+            return None;
+        }
+        let is_pad = |address: u64| word(address).is_some_and(|word| landing(word) > 0);
+        let start = match site.checked_sub(4).filter(|before| is_pad(*before)) {
+            Some(before) => before,
+            None => site,
+        };
+        if self.special.contains_key(&start) {
+            return None;
+        }
+        let around = self.around(behind)?;
+        let size = around.start + around.size - start;
+        let body = CandidateBody::At(behind);
+        let candidate = Candidate::new((start, size), Method::Patchable, site, body);
+        Some((candidate, around.start))
+    }
+
+    /// Returns the name of the function of another module that the instruction at an address calls.
+    fn called(&self, word: u32, address: u64) -> Option<&str> {
+        match instruction(word, address) {
+            Instruction::Calls(target) => Some(self.image.stubs.get(&target)?.name),
+            _ => None,
+        }
+    }
+}
+
+/// The control flow of a module, found when it is first asked for.
+pub struct OnceFlow<'s> {
+    image: &'s Image<'s>,
+    described: &'s [Described],
+    flow: OnceLock<Flow>,
+}
+
+impl OnceFlow<'_> {
+    fn get(&self) -> &Flow {
+        self.flow.get_or_init(|| flow(self.image, self.described))
     }
 }

@@ -1,11 +1,12 @@
 //! Tests of the generated code: another disassembler reads the instructions that are meant.
 
+use super::Aarch64;
 use super::displace::prologue;
 use super::encode::{self as e, bytes};
-use super::hot::{HOT_SIZE, Parameters, hot_code};
-use super::thunk;
+use super::hot::{HOT_SIZE, hot_code};
 use crate::analysis::refusal::Refused;
-use crate::pools::hooks::{HookKind, HookOptions};
+use crate::arch::{Arch, Thunks};
+use crate::pools::hooks::{HookKind, HookOptions, Parameters};
 use dioptra_testprograms::{self as programs, or_skip};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use std::process::Command;
@@ -146,7 +147,7 @@ fn moved_instructions_mean_the_same() {
         ["paciasp", "stp x29, x30, [sp, #-16]!", "b 0x10008"]
     );
     let signed = prologue([e::PACIASP, 0xa9bf_7bfd], 0x10000).unwrap();
-    let patch = thunk::patch(0x10000, 0x20000, Some(&signed)).unwrap();
+    let patch = Aarch64::patch(0x10000, 0x20000, Some(&signed)).unwrap();
     assert_eq!(
         disassemble(&objdump, &patch, 0x10000),
         ["bti c", "b 0x20000"]
@@ -169,6 +170,7 @@ fn hooks_and_thunks_are_whole() {
         hot_code(&Parameters {
             address: 0x10000,
             runtime,
+            thunks: (0x30000, 0x31000),
             options,
         })
         .unwrap()
@@ -200,9 +202,9 @@ fn hooks_and_thunks_are_whole() {
             assert!((hook.start..hook.end).contains(&target), "{at}: {text}");
         }
     }
-    let words = thunk::thunk(0x30000, 7, HookKind::Record, 0x40000, &hot).unwrap();
     let set = hot.set(HookKind::Record);
-    let found = disassemble(&objdump, &bytes(&words), 0x30000);
+    let code = Aarch64::thunk(0x30000, 7, set, 0x40000).unwrap();
+    let found = disassemble(&objdump, &code, 0x30000);
     assert_eq!(
         found[..7],
         [
@@ -215,13 +217,13 @@ fn hooks_and_thunks_are_whole() {
             "b 0x40000".to_owned(),
         ]
     );
-    assert_eq!(words[7], 7 << 16);
+    assert_eq!(code[28..], (7_u32 << 16).to_le_bytes());
 }
 
 #[test]
 fn calls_are_told_apart_by_their_first_arguments() {
     let objdump = or_skip!(programs::need_tool("aarch64-linux-gnu-objdump"));
-    let code = thunk::asks(0x1000, &[22, 277], 0x2000, 0x3000).unwrap();
+    let code = Aarch64::asks(0x1000, &[22, 277], 0x2000, 0x3000).unwrap();
     let expected = [
         "cmp w0, #0x16",
         "b.ne 0x100c",
@@ -231,11 +233,22 @@ fn calls_are_told_apart_by_their_first_arguments() {
         "b 0x2000",
         "b 0x3000",
     ];
-    let lines = disassemble(&objdump, &bytes(&code), 0x1000);
+    let lines = disassemble(&objdump, &code, 0x1000);
     let without_remarks: Vec<&str> = lines
         .iter()
         .map(|line| line.split(" <").next().unwrap_or(line))
         .collect();
     assert_eq!(without_remarks, expected);
-    assert!(thunk::asks(0x1000, &[], 0x2000, 0x3000).is_none());
+    assert!(Aarch64::asks(0x1000, &[], 0x2000, 0x3000).is_none());
+}
+
+#[test]
+fn breakpoints_may_lie_between_instructions() {
+    let [nop, paciasp] = [e::NOP, e::PACIASP].map(u32::to_le_bytes);
+    assert!(Aarch64::is_nothing(&[nop, nop].concat()));
+    assert!(!Aarch64::is_nothing(&[nop, paciasp].concat()));
+    assert!(!Aarch64::is_nothing(&nop[..3]));
+    assert!(Aarch64::is_whole(&paciasp));
+    assert!(Aarch64::is_whole(&[nop, nop].concat()));
+    assert!(!Aarch64::is_whole(&[paciasp, nop].concat()));
 }

@@ -14,58 +14,23 @@
 //! Between functions, `x16` and `x17` belong to linkers, so no code relies on them at a site. All other registers stay
 //! as they were.
 
+use super::Aarch64;
 use super::displace::Prologue;
 use super::encode::{
-    BTI_C, Condition, FILL, KEEP_RETURN, RET, RETURN_TO_X17, X16, X17, add, add_pages, b, bl,
-    bytes, cmp, far_jump, ldr, sub, thread_pointer,
+    Condition, FILL, KEEP_RETURN, RET, RETURN_TO_X17, SP, X16, X17, add, add_pages, b, bl, bytes,
+    cmp, far_jump, ldr, sub, thread_pointer,
 };
-use super::hot::HotCode;
-use crate::pools::hooks::HookKind;
+use super::hot;
+use crate::arch::{Code, Thunks};
+use crate::pools::hooks::{HookKind, HookSet, HotCode, Parameters};
+use crate::pools::thunks::PoolError;
+use crate::pools::unwinding::{CallerValue, caller};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::operand;
-
-/// The size of a thunk in bytes.
-pub const THUNK_SIZE: u64 = 32;
-
-/// Returns the bytes that lead a site to a thunk; `None` if the thunk is out of reach.
-pub fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
-    match prologue.map(Prologue::size) {
-        // The displaced `paciasp` or `pacibsp` was a landing pad, too, so a `bti c` takes its place.
-        Some(8) => Some(bytes(&[BTI_C, b(site + 4, thunk)?])),
-        _ => Some(bytes(&[b(site, thunk)?])),
-    }
-}
-
-/// Returns the thunk at `at` for the function with this id, whose body is at `body`; `None` if something is out of
-/// reach.
-pub fn thunk(at: u64, id: u32, kind: HookKind, body: u64, hot: &HotCode) -> Option<[u32; 8]> {
-    let hooks = hot.set(kind);
-    let enter = if id <= 0xffff {
-        hooks.enter
-    } else {
-        hooks.enter_large
-    };
-    Some([
-        KEEP_RETURN,
-        bl(at + 4, enter)?,
-        bl(at + 8, body)?,
-        bl(at + 12, hooks.exit)?,
-        RETURN_TO_X17,
-        RET,
-        b(at + 24, body)?,
-        operand(id),
-    ])
-}
-
-/// Returns the number of a slot, in the form in which it follows a thunk.
-pub fn slot(number: u32) -> [u32; 8] {
-    let mut words = [FILL; 8];
-    words[0] = number;
-    words
-}
-
-/// The largest size of a gate in bytes.
-pub const GATE_SIZE: u64 = 40;
+use gimli::Register;
+use gimli::write::CallFrameInstruction as Row;
+use gimli::write::Expression;
+use std::ops::Range;
 
 /// Returns instructions that load the address of the thread's block into `x16`; `None` if it is too far from the thread
 /// pointer.
@@ -81,75 +46,130 @@ pub fn block(runtime: &RuntimeAddresses) -> Option<Vec<u32>> {
     Some(words)
 }
 
-/// Returns the gate at `at`. A call that is hidden by its place goes on with `body`, any other call with the thunk.
-///
-/// ```text
-///     x16 = the thread's block
-///     ldr x16, [x16, CELL]
-///     sub x17, sp, 8            the call's slot
-///     cmp x17, x16
-///     b.hs 2 further
-///     b BODY
-///     b thunk
-/// ```
-pub fn gate(
-    at: u64,
-    kind: HookKind,
-    thunk: u64,
-    body: u64,
-    runtime: &RuntimeAddresses,
-) -> Option<Vec<u32>> {
-    let cell = kind.gate();
-    let mut words = block(runtime)?;
-    words.extend([
-        ldr(X16, X16, cell as u32),
-        sub(X17, super::encode::SP, 8),
-        cmp(X17, X16),
-        0x5400_0000 | 2 << 5 | Condition::Hs as u32,
-    ]);
-    words.push(b(at + 4 * words.len() as u64, body)?);
-    words.push(b(at + 4 * words.len() as u64, thunk)?);
-    Some(words)
-}
+impl Thunks for Aarch64 {
+    const HOT_SIZE: u64 = hot::HOT_SIZE;
+    const FILL: &[u8] = &FILL.to_le_bytes();
+    const FRONT_ALIGN: usize = 8;
+    const GATE_SIZE: u64 = 40;
+    const MAX_DISPLACED: u64 = 64;
 
-/// Returns the thunk at `at` that reports a call of `function` to the runtime, through the far jump at `observer`, and
-/// then goes on with `body`.
-pub fn observer(at: u64, function: u32, observer: u64, body: u64) -> Option<[u32; 8]> {
-    let mut words = [FILL; 8];
-    words[0] = KEEP_RETURN;
-    words[1] = bl(at + 4, observer)?;
-    words[2] = b(at + 8, body)?;
-    words[7] = function;
-    Some(words)
-}
-
-/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of `values`, and else with
-/// `body`. Returns `None` if all values are wanted, or something is out of reach.
-///
-/// ```text
-///     cmp w0, VALUE; b.ne 2 further; b thunk      for each of them
-///     b BODY
-/// ```
-pub fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u32>> {
-    /// `cmp w0, 0`; the value goes into the bits from bit 10 on.
-    const COMPARE: u32 = 0x7100_001f;
-    /// `b.ne` over one instruction.
-    const UNLESS: u32 = 0x5400_0000 | 2 << 5 | 1;
-    if values.is_empty() {
-        return None;
+    fn hot_code(parameters: &Parameters) -> Result<HotCode, PoolError> {
+        hot::hot_code(parameters).ok_or(PoolError::Block)
     }
-    let mut words = Vec::new();
-    for value in values {
-        words.extend([COMPARE | u32::from(*value) << 10, UNLESS]);
+
+    fn first_rows() -> Vec<Row> {
+        vec![Row::Cfa(Self::STACK_POINTER, 0)]
+    }
+
+    fn callers(runtime: &RuntimeAddresses) -> Vec<(Register, Expression)> {
+        // A call that no thread knows gets the return address 0, which is the end of all frames.
+        let end = |e: &mut Expression| e.op_constu(0);
+        let found = caller(runtime, CallerValue::ReturnAddress, None, end);
+        vec![(Self::RETURN_ADDRESS, found)]
+    }
+
+    fn thunk_rows() -> Vec<(u32, Row)> {
+        let (sp, ra) = (Self::STACK_POINTER, Self::RETURN_ADDRESS);
+        vec![
+            // The return address is in x30, where calls leave it, and then in x17. (The state is remembered because
+            // libgcc's `restore` does not restore the rules of the common entry.)
+            (0, Row::RememberState),
+            (0, Row::Cfa(sp, 0)),
+            (0, Row::SameValue(ra)),
+            (0, Row::ValOffset(sp, 0)),
+            (4, Row::Register(ra, Register(17))),
+            // In the body and in the hook of the exit, the rules of the common entry hold.
+            (8, Row::RestoreState),
+            (8, Row::Cfa(sp, 1)),
+            (16, Row::Cfa(sp, 0)),
+            (16, Row::Register(ra, Register(17))),
+            (16, Row::ValOffset(sp, 0)),
+            (20, Row::SameValue(ra)),
+        ]
+    }
+
+    fn displace(
+        prologue: &Prologue,
+        at: u64,
+        _: &Range<u64>,
+        _: impl Fn(u64) -> Option<u64>,
+    ) -> Option<(Vec<u8>, u64)> {
+        Some((prologue.encode(at).ok()?, 0))
+    }
+
+    fn thunk(at: u64, id: u32, hooks: HookSet, body: u64) -> Option<Vec<u8>> {
+        Some(bytes(&[
+            KEEP_RETURN,
+            bl(at + 4, hooks.enter_for(id))?,
+            bl(at + 8, body)?,
+            bl(at + 12, hooks.exit)?,
+            RETURN_TO_X17,
+            RET,
+            b(at + 24, body)?,
+            operand(id),
+        ]))
+    }
+
+    /// ```text
+    ///     x16 = the thread's block
+    ///     ldr x16, [x16, CELL]
+    ///     sub x17, sp, 8            the call's slot
+    ///     cmp x17, x16
+    ///     b.hs 2 further
+    ///     b BODY
+    ///     b thunk
+    /// ```
+    fn gate(
+        at: u64,
+        kind: HookKind,
+        thunk: u64,
+        body: u64,
+        runtime: &RuntimeAddresses,
+    ) -> Option<Vec<u8>> {
+        let cell = kind.gate();
+        let mut words = block(runtime)?;
+        words.extend([
+            ldr(X16, X16, cell as u32),
+            sub(X17, SP, 8),
+            cmp(X17, X16),
+            0x5400_0000 | 2 << 5 | Condition::Hs as u32,
+        ]);
+        words.push(b(at + 4 * words.len() as u64, body)?);
         words.push(b(at + 4 * words.len() as u64, thunk)?);
+        Some(bytes(&words))
     }
-    words.push(b(at + 4 * words.len() as u64, body)?);
-    Some(words)
-}
 
-/// Returns a thunk that jumps to `target` at any distance.
-pub fn replacement(target: u64) -> [u32; 8] {
-    let mut words = [FILL; 8];
-    words[..4].copy_from_slice(&far_jump(target));
-    words
+    fn observer(at: u64, function: u32, observer: u64, body: u64) -> Option<Vec<u8>> {
+        let mut words = [FILL; 8];
+        words[0] = KEEP_RETURN;
+        words[1] = bl(at + 4, observer)?;
+        words[2] = b(at + 8, body)?;
+        words[7] = function;
+        Some(bytes(&words))
+    }
+
+    /// ```text
+    ///     cmp w0, VALUE; b.ne 2 further; b thunk      for each of them
+    ///     b BODY
+    /// ```
+    fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u8>> {
+        /// `cmp w0, 0`; the value goes into the bits from bit 10 on.
+        const COMPARE: u32 = 0x7100_001f;
+        /// `b.ne` over one instruction.
+        const UNLESS: u32 = 0x5400_0000 | 2 << 5 | 1;
+        if values.is_empty() {
+            return None;
+        }
+        let mut words = Vec::new();
+        for value in values {
+            words.extend([COMPARE | u32::from(*value) << 10, UNLESS]);
+            words.push(b(at + 4 * words.len() as u64, thunk)?);
+        }
+        words.push(b(at + 4 * words.len() as u64, body)?);
+        Some(bytes(&words))
+    }
+
+    fn far_jump(target: u64) -> Vec<u8> {
+        bytes(&far_jump(target))
+    }
 }

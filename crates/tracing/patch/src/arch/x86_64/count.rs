@@ -23,8 +23,12 @@
 //! end of a gap of constant length, the stub begins the next gap; other gaps are drawn by the runtime. The stub of a
 //! rate reads the clock and compares it with the moment in the word.
 
+use super::X86_64;
 use super::thunk::distance;
-use dioptra_filters::{SampleKind, Sampler, Sampling};
+use crate::pools::hooks::HookOptions;
+use crate::pools::pool::{Front, Places, THUNK_SIZE};
+use crate::pools::thunks::{ThunkRequest, Work};
+use dioptra_filters::{Probe, SampleKind, Sampler, Sampling};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA};
 use dioptra_tracelayout::sampling::{self, Judged};
@@ -34,7 +38,7 @@ pub const MAX_WAY: u64 = 144;
 /// The largest size in bytes of a stub's code aside.
 pub const MAX_ASIDE: u64 = 96;
 /// The size in bytes of a jump to the body, with which the ordinary way ends.
-pub const JUMP: u64 = 5;
+const JUMP: u64 = 5;
 
 /// The addresses at which calls go on.
 #[derive(Clone, Copy, Debug)]
@@ -60,29 +64,6 @@ enum Mark {
     RestoreSlow,
     Slow,
     Within,
-}
-
-/// The code of a function's probe site.
-///
-/// The ordinary way is the code for calls that are neither chosen nor a thread's first. It lies apart from the rest,
-/// within as few cache lines as it fits in: with a thousand functions, it is the fetching of code that takes time.
-#[derive(Debug)]
-pub struct Stub {
-    /// The ordinary way, which sites jump to.
-    pub way: Vec<u8>,
-    /// The code for all other cases, to be placed aside.
-    pub aside: Vec<u8>,
-    /// Whether the ordinary way ends in a jump to the body. The jump is left out if the body follows.
-    pub goes_on: bool,
-}
-
-/// The addresses of a stub's parts.
-#[derive(Clone, Copy, Debug)]
-pub struct Places {
-    /// The address of [`Stub::way`].
-    pub way: u64,
-    /// The address of [`Stub::aside`].
-    pub aside: u64,
 }
 
 /// Code under construction.
@@ -159,7 +140,7 @@ impl Code {
         self.marks.push((self.bytes.len(), mark));
     }
 
-    fn finish(mut self) -> Option<Stub> {
+    fn finish(mut self) -> Option<Front> {
         for (behind, mark) in std::mem::take(&mut self.jumps) {
             let (target, _) = self.marks.iter().find(|(_, other)| *other == mark)?;
             let operand = behind - 4;
@@ -168,10 +149,10 @@ impl Code {
         }
         let aside = self.bytes.split_off(self.aside?);
         let fits = self.bytes.len() as u64 <= MAX_WAY && aside.len() as u64 <= MAX_ASIDE;
-        (self.fits && fits).then_some(Stub {
+        (self.fits && fits).then_some(Front {
             way: self.bytes,
             aside,
-            goes_on: self.goes_on,
+            jump: self.goes_on.then_some(JUMP),
         })
     }
 
@@ -190,6 +171,48 @@ const JAE: &[u8] = &[0x0f, 0x83];
 const JE: &[u8] = &[0x0f, 0x84];
 const JNE: &[u8] = &[0x0f, 0x85];
 
+/// Returns the stub of a sampled function whose thunks begin at `at`; `None` if there is none, or something is too far
+/// away.
+pub fn stub(
+    wanted: &ThunkRequest<X86_64>,
+    places: Places,
+    at: u64,
+    body: u64,
+    runtime: &RuntimeAddresses,
+    options: HookOptions,
+) -> Option<Front> {
+    let Work::Trace(_, probe) = wanted.work else {
+        return None;
+    };
+    match probe {
+        // The runtime finds out itself which calls are hidden.
+        Probe::Sample(sampling) | Probe::SampleFilter(sampling)
+            if options.other_clock && sampling.kind == SampleKind::Rate =>
+        {
+            None
+        }
+        Probe::Sample(sampling) | Probe::SampleFilter(sampling) => {
+            let tree = probe.samples_trees();
+            let ways = Ways {
+                body,
+                skipped: match tree && !wanted.is_leaf {
+                    true => at + 4 * THUNK_SIZE,
+                    false => body,
+                },
+                chosen: at,
+                counted: at + 2 * THUNK_SIZE,
+                tree,
+            };
+            count(places, sampling, options.hides, &ways, runtime)
+        }
+        Probe::JudgeFilter(sampling) => {
+            let thunks = (at + THUNK_SIZE, at);
+            judge(places, sampling.tail, body, thunks, runtime)
+        }
+        _ => None,
+    }
+}
+
 /// Returns the stub at these places; `None` if something is too far away. `hides` says whether calls may be hidden by
 /// their place.
 pub fn count(
@@ -198,7 +221,7 @@ pub fn count(
     hides: bool,
     ways: &Ways,
     runtime: &RuntimeAddresses,
-) -> Option<Stub> {
+) -> Option<Front> {
     let word = sampling::word(sampling.slot) as i64;
     let sampler = |field: usize| (sampling::sampler(sampling.slot) + field) as i64;
     let block = |cell: i64| runtime.thread_block + cell;
@@ -305,7 +328,7 @@ pub fn judge(
     body: u64,
     (judged, within): (u64, u64),
     runtime: &RuntimeAddresses,
-) -> Option<Stub> {
+) -> Option<Front> {
     let block = |cell: i64| runtime.thread_block + cell;
     let mut code = Code::at(places);
     code.with_offset(&[0x64, 0x48, 0x3b, 0x24, 0x25], block(BLOCK_MUTED), &[]);
@@ -351,8 +374,8 @@ mod tests {
     }
 
     /// Returns the instructions of a stub: the ordinary way, and then the code aside.
-    fn all(stub: Option<Stub>) -> Vec<String> {
-        let Stub { way, aside, .. } = stub.expect("near");
+    fn all(stub: Option<Front>) -> Vec<String> {
+        let Front { way, aside, .. } = stub.expect("near");
         let mut code = instructions(PLACES.way, &way);
         code.extend(instructions(PLACES.aside, &aside));
         code

@@ -375,7 +375,7 @@ pub fn padding(bytes: &[u8], most: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::Prologue as _;
+    use crate::arch::{Arch, Prologue as _, X86_64};
     use iced_x86::{Formatter, IntelFormatter};
 
     /// Pools at this distance below or above functions at 0x1000_0000.
@@ -413,7 +413,7 @@ mod tests {
     }
 
     fn patched(prologue: &Prologue, pool: &Range<u64>) -> Vec<String> {
-        let patch = super::super::thunk::patch(START, pool.start + 0x100, Some(prologue)).unwrap();
+        let patch = X86_64::patch(START, pool.start + 0x100, Some(prologue)).unwrap();
         let mut instructions = text(&patch, START);
         // The last byte of the jump may be another instruction's first one.
         instructions.truncate(1);
@@ -466,7 +466,7 @@ mod tests {
             assert_eq!(code[2], "jmp 10000106h");
             let code = prologue.encode(pool.start, &pool).unwrap();
             assert_eq!(code.bytes[..8], (START + 6).to_le_bytes());
-            let patch = super::super::thunk::patch(START, pool.start, Some(&prologue));
+            let patch = X86_64::patch(START, pool.start, Some(&prologue));
             assert_eq!(patch.unwrap().len(), JUMP);
         }
     }

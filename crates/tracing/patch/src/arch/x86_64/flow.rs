@@ -3,13 +3,14 @@
 //!
 //! Finding it takes decoding all code, so it is found when it is first asked for.
 
-use super::described::{Described, Slot, Stretch, each};
+use super::X86_64;
 use super::frame_pointer::{Watch, looks_at_saved, uses_callers};
 use super::marks::Marks;
-use super::stubs::ENDBR;
-use super::work::share_out;
+use super::stubs::landing;
+use crate::analysis::described::{Described, Slot, Stretch, each, unwinders};
 use crate::analysis::image::Image;
-use crate::analysis::special::is_unwinder;
+use crate::analysis::scan::around;
+use crate::analysis::work::share_out;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -69,17 +70,17 @@ impl Flow {
 }
 
 /// The control flow of a module, found when it is first asked for.
-pub struct LazyFlow<'s, 'a> {
-    image: &'s Image<'a>,
+pub struct LazyFlow<'s> {
+    image: &'s Image<'s>,
     described: &'s [Described],
     flow: OnceLock<Flow>,
     has_unwinders: OnceLock<bool>,
     may_copy: OnceLock<bool>,
 }
 
-impl<'s, 'a> LazyFlow<'s, 'a> {
+impl<'s> LazyFlow<'s> {
     /// Creates the control flow of the functions of an image, without finding it yet.
-    pub fn new(image: &'s Image<'a>, described: &'s [Described]) -> LazyFlow<'s, 'a> {
+    pub fn new(image: &'s Image<'s>, described: &'s [Described]) -> LazyFlow<'s> {
         LazyFlow {
             image,
             described,
@@ -127,7 +128,7 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
             named: Default::default(),
             tables: Vec::new(),
         };
-        each(image, share, |function, stretches| {
+        each::<X86_64>(image, share, |function, stretches| {
             finder.function(&function, stretches);
         });
         finder.found
@@ -237,21 +238,6 @@ fn pass_on(functions: &mut HashSet<u64>, mut passes: Vec<(u64, u64)>) {
             }
         }
     }
-}
-
-/// Returns the functions that throw exceptions or resume after them.
-fn unwinders(image: &Image<'_>, described: &[Described]) -> HashSet<u64> {
-    described
-        .iter()
-        .filter(|function| function.special)
-        .map(|function| function.start)
-        .chain(
-            image
-                .named()
-                .filter(|(.., name)| is_unwinder(name))
-                .map(|(address, ..)| address),
-        )
-        .collect()
 }
 
 /// The findings in some of the functions, as in [`Flow`].
@@ -374,22 +360,15 @@ impl Finder<'_, '_> {
         if function.contains(target) {
             return;
         }
-        let Some(other) = self.around(target) else {
+        let Some(other) = around(self.described, target) else {
             return;
         };
-        if !function.entry && is_start(self.image, &other, target) {
+        if !function.entry && is_start(self.image, other, target) {
             self.found.backs.push((function.start, other.start));
         }
         if !other.entry {
             self.found.parts.insert((function.start, other.start));
         }
-    }
-
-    /// Returns the function that an address lies in.
-    fn around(&self, address: u64) -> Option<Described> {
-        let at = self.described.partition_point(|f| f.start <= address);
-        let before = self.described.get(at.checked_sub(1)?)?;
-        before.contains(address).then_some(*before)
     }
 
     /// Takes in that a function may go on at an address.
@@ -406,12 +385,13 @@ impl Finder<'_, '_> {
     /// The table ends before the first word that leads elsewhere than into the function and its parts.
     fn distances(&mut self, function: &Described, table: u64) {
         for case in 0..MOST_CASES {
-            let Some(&[a, b, c, d]) = self.image.bytes(table + 4 * case, 4) else {
+            let Some(&[a, b, c, d]) = self.image.bytes(table.wrapping_add(4 * case), 4) else {
                 return;
             };
             let distance = i32::from_le_bytes([a, b, c, d]);
             let target = table.wrapping_add_signed(i64::from(distance));
-            if !function.contains(target) && self.around(target).is_none_or(|f| f.entry) {
+            if !function.contains(target) && around(self.described, target).is_none_or(|f| f.entry)
+            {
                 return;
             }
             self.go_on(function, target);
@@ -427,7 +407,8 @@ impl Finder<'_, '_> {
             else {
                 return;
             };
-            if !function.contains(target) && self.around(target).is_none_or(|f| f.entry) {
+            if !function.contains(target) && around(self.described, target).is_none_or(|f| f.entry)
+            {
                 return;
             }
             self.go_on(function, target);
@@ -491,11 +472,8 @@ fn is_start(image: &Image<'_>, function: &Described, address: u64) -> bool {
     if address == function.start {
         return true;
     }
-    let skip = ENDBR.len() as u64;
-    address == function.start + skip
-        && image
-            .bytes(function.start, skip)
-            .is_some_and(|bytes| bytes == ENDBR)
+    let start = image.bytes(function.start, 4);
+    address == function.start + start.map_or(0, landing) as u64
 }
 
 /// Returns whether an instruction uses the place of the return address, other than to return.

@@ -5,7 +5,7 @@
 //! it. Assembler code has conventions of its own now and then. Code that asks for the address of the caller's frame
 //! (`__builtin_frame_address(1)`) looks at the saved value.
 
-use super::described::{Described, Slot};
+use crate::analysis::described::{Described, Slot};
 use crate::analysis::image::Image;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,

@@ -5,31 +5,19 @@
 //! whether the function looks at its return address. It has a quick answer where the frame pointer leads to the return
 //! address.
 
-use super::described::{Described, Slot, Stretch};
 use super::flow::looks;
-use super::stubs::ENDBR;
+use super::stubs::landing;
+use crate::analysis::described::{Described, Framed, Slot, Stretch};
 use crate::analysis::image::Image;
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 /// `push %rbp; mov %rsp, %rbp`, both ways to write it.
 const FRAMES: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
 
-/// The frame of a function that makes it first and keeps it until it returns. All the time between, the return address
-/// lies above the frame pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Framed {
-    /// Whether the function ends with a jump to its own start: a loop, each round of which would take memory.
-    pub loops: bool,
-}
-
 /// Returns the frame of a function, if the function is framed.
 pub fn framed(image: &Image<'_>, function: &Described, stretches: &[Stretch]) -> Option<Framed> {
     let bytes = image.bytes(function.start, function.size)?;
-    let skip = if bytes.starts_with(ENDBR) {
-        ENDBR.len()
-    } else {
-        0
-    };
+    let skip = landing(bytes);
     let code = bytes.get(skip..).unwrap_or_default();
     let frame = FRAMES.iter().find(|frame| code.starts_with(frame))?;
     let starts = [function.start, function.start + skip as u64];

@@ -20,22 +20,24 @@
 
 mod exit;
 
+use super::RBP;
 use super::judge;
-use crate::pools::hooks::{HookKind, HookOptions};
-use crate::values::Fetches;
+use super::thunk::{SLOT, VALUES};
+use crate::pools::hooks::{Hook, HookKind, HookSet, HotCode, Parameters, Part, ValueHooks};
 use core::mem::offset_of;
-use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
     CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_JUDGED,
     ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE,
-    ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT, THUNK_VALUES, kind,
+    ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, kind,
 };
 use dioptra_tracelayout::record::{
     ARGUMENTS_ESCAPE, ENTRY_ESCAPE, ESCAPE_HEAD, MAX_DELTA, TIME_ESCAPE,
 };
 use dioptra_tracelayout::sampling;
-use dioptra_tracelayout::values::{Fetch, INTEGER_REGISTERS, RETURN_REGISTER, ValueNumbers};
+use dioptra_tracelayout::values::{INTEGER_REGISTERS, ValueNumbers};
+use gimli::write::CallFrameInstruction as Row;
+use gimli::write::Expression;
 use iced_x86::code_asm::{
     AsmMemoryOperand, CodeAssembler, CodeLabel, ax, byte_ptr, dword_ptr, eax, edx, qword_ptr, r8,
     r9, r11, rax, rbp, rcx, rdi, rdx, rsi, rsp, word_ptr,
@@ -44,94 +46,6 @@ use iced_x86::{BlockEncoderOptions, IcedError};
 
 pub(super) use exit::exit_begins;
 use exit::exit_hook;
-
-/// The parameters of the generated code.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameters {
-    /// The address at which the code will lie.
-    pub address: u64,
-    /// The addresses in the traced process that the code refers to.
-    pub runtime: RuntimeAddresses,
-    /// The first address of the pool's thunks, and the first address behind them. A return address there belongs to a
-    /// traced function that ended in a jump.
-    pub thunks: (u64, u64),
-    /// The options of the hooks.
-    pub options: HookOptions,
-}
-
-/// The hooks of one kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HookSet {
-    /// The address of the hook for entries whose id fits 16 bits. The operand is the id shifted left by 16.
-    pub enter: u64,
-    /// The address of the hook for entries with a larger id. The operand is the id itself, whose lower 16 bits are not
-    /// 0.
-    pub enter_large: u64,
-    /// The address of the hook for exits.
-    pub exit: u64,
-}
-
-/// The code of the hooks, and the addresses of its parts.
-#[derive(Clone, Debug)]
-pub struct HotCode {
-    /// The bytes, to be placed at [`Parameters::address`].
-    pub bytes: Vec<u8>,
-    sets: [HookSet; HookKind::ALL.len()],
-    values: ValueHooks,
-    /// All hooks.
-    pub hooks: Vec<HookCode>,
-}
-
-/// The hooks for functions whose values are recorded. All addresses are 0 if there are none.
-#[derive(Clone, Copy, Debug, Default)]
-struct ValueHooks {
-    /// The hooks that leave a call with values to the runtime, by [`HookKind`].
-    slow: [HookSet; HookKind::ALL.len()],
-    /// The hooks of [`HookKind::Record`] that record registers by themselves.
-    fast: HookSet,
-}
-
-/// The place of a hook's code.
-#[derive(Clone, Copy, Debug)]
-pub struct HookCode {
-    /// The address of the first byte.
-    pub start: u64,
-    /// The address of the first byte behind the hook.
-    pub end: u64,
-    /// The only range in which the frame pointer leads to the call's entry, which holds the caller's frame pointer.
-    pub framed: Option<(u64, u64)>,
-}
-
-impl HotCode {
-    /// Returns the hooks of a kind.
-    pub fn set(&self, kind: HookKind) -> HookSet {
-        self.sets[kind as usize]
-    }
-
-    /// Returns the hooks of a kind for a function whose values are recorded.
-    pub fn with_values(&self, kind: HookKind, values: &Fetches) -> HookSet {
-        let plain = self.set(kind);
-        if kind.is_counted() || kind == HookKind::Mute {
-            return plain;
-        }
-        let (fast, slow) = (self.values.fast, self.values.slow[kind as usize]);
-        let is_fast = kind == HookKind::Record;
-        let entry = match values.registers() {
-            _ if values.entry.is_empty() => plain,
-            Some(_) if is_fast => fast,
-            _ => slow,
-        };
-        let exit = match values.exit.as_slice() {
-            [] => plain,
-            [fetch] if is_fast && *fetch == Fetch::word(RETURN_REGISTER) => fast,
-            _ => slow,
-        };
-        HookSet {
-            exit: exit.exit,
-            ..entry
-        }
-    }
-}
 
 // The frame pointer leads to the entry, and the entry begins with the caller's frame pointer.
 const _: () = assert!(ENTRY_FRAME == 0);
@@ -149,11 +63,16 @@ pub(super) fn block(parameters: &Parameters, at: i64) -> AsmMemoryOperand {
     qword_ptr((parameters.runtime.thread_block + at) as u64).fs()
 }
 
+/// A hook under construction: its first and last place, and the range in which the frame pointer leads to the call's
+/// entry.
+type Made = (CodeLabel, CodeLabel, Option<(CodeLabel, CodeLabel)>);
+
 /// Generates the hooks.
 ///
 /// # Errors
 /// [`IcedError`] if the assembler refuses, which would be a defect.
 pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
+    use Part::{Enter, EnterLarge, Exit};
     let mut a = CodeAssembler::new(64)?;
     let mut slow_enter = a.create_label();
     let mut slow_exit = a.create_label();
@@ -164,87 +83,44 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
         true => &HookKind::ALL[..HookKind::UNSAMPLED],
         false => &HookKind::ALL[..1],
     };
-    let mut labels = Vec::new();
+    let mut labels: Vec<Made> = Vec::new();
+    let mut hook = |kind: HookKind, part, with_values, is_slow| {
+        let (slow, bit) = match part {
+            Exit => (slow_exit, kind::RETURNED),
+            _ => (slow_enter, kind::ARGUMENTS),
+        };
+        let bits = kind.bits(options) | if with_values { bit } else { 0 };
+        let mut start = a.create_label();
+        let mut end = a.create_label();
+        a.dq(&[bits])?;
+        a.set_label(&mut start)?;
+        let mut framed = None;
+        match part {
+            _ if is_slow => counted_hook(&mut a, slow)?,
+            Exit if kind == HookKind::JudgeTree => judge::exit_hook(&mut a, parameters, slow)?,
+            Exit => exit_hook(&mut a, parameters, (kind, with_values), slow)?,
+            _ => {
+                let kind = (kind, with_values);
+                framed = Some(entry_hook(&mut a, parameters, kind, part, slow)?);
+            }
+        }
+        a.set_label(&mut end)?;
+        a.nops_with_size(8)?;
+        labels.push((start, end, framed));
+        Ok::<_, IcedError>(())
+    };
     for &kind in kinds {
-        for part in [Part::Enter, Part::EnterLarge, Part::Exit] {
-            let mut start = a.create_label();
-            let mut end = a.create_label();
-            a.dq(&[kind.bits(options)])?;
-            a.set_label(&mut start)?;
-            let framed = match part {
-                _ if kind.is_counted() => {
-                    let slow = if part == Part::Exit {
-                        slow_exit
-                    } else {
-                        slow_enter
-                    };
-                    counted_hook(&mut a, slow)?;
-                    None
-                }
-                Part::Exit if kind == HookKind::JudgeTree => {
-                    judge::exit_hook(&mut a, parameters, slow_exit)?;
-                    None
-                }
-                Part::Exit => {
-                    exit_hook(&mut a, parameters, (kind, false), slow_exit)?;
-                    None
-                }
-                _ => Some(entry_hook(
-                    &mut a,
-                    parameters,
-                    (kind, false),
-                    part,
-                    slow_enter,
-                )?),
-            };
-            a.set_label(&mut end)?;
-            a.nops_with_size(8)?;
-            labels.push((start, end, framed));
+        for part in [Enter, EnterLarge, Exit] {
+            hook(kind, part, false, kind.is_counted())?;
         }
     }
     if options.values {
         for &kind in kinds {
-            for part in [Part::Enter, Part::Exit] {
-                let mut start = a.create_label();
-                let mut end = a.create_label();
-                let (bit, slow) = match part {
-                    Part::Exit => (kind::RETURNED, slow_exit),
-                    _ => (kind::ARGUMENTS, slow_enter),
-                };
-                a.dq(&[kind.bits(options) | bit])?;
-                a.set_label(&mut start)?;
-                counted_hook(&mut a, slow)?;
-                a.set_label(&mut end)?;
-                a.nops_with_size(8)?;
-                labels.push((start, end, None));
-            }
+            hook(kind, Enter, true, true)?;
+            hook(kind, Exit, true, true)?;
         }
-        for part in [Part::Enter, Part::EnterLarge, Part::Exit] {
-            let mut start = a.create_label();
-            let mut end = a.create_label();
-            let kind = HookKind::Record;
-            let bit = match part {
-                Part::Exit => kind::RETURNED,
-                _ => kind::ARGUMENTS,
-            };
-            a.dq(&[kind.bits(options) | bit])?;
-            a.set_label(&mut start)?;
-            let framed = match part {
-                Part::Exit => {
-                    exit_hook(&mut a, parameters, (kind, true), slow_exit)?;
-                    None
-                }
-                _ => Some(entry_hook(
-                    &mut a,
-                    parameters,
-                    (kind, true),
-                    part,
-                    slow_enter,
-                )?),
-            };
-            a.set_label(&mut end)?;
-            a.nops_with_size(8)?;
-            labels.push((start, end, framed));
+        for part in [Enter, EnterLarge, Exit] {
+            hook(HookKind::Record, part, true, false)?;
         }
     }
     a.set_label(&mut slow_enter)?;
@@ -256,61 +132,78 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
         parameters.address,
         BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
     )?;
+    let bytes = &result.inner.code_buffer;
     let hooks = labels
         .iter()
         .map(|(start, end, framed)| {
-            let framed = framed.as_ref().map(|(from, to)| {
-                Ok::<_, IcedError>((result.label_ip(from)?, result.label_ip(to)?))
-            });
-            Ok(HookCode {
-                start: result.label_ip(start)?,
-                end: result.label_ip(end)?,
-                framed: framed.transpose()?,
-            })
+            let (start, end) = (result.label_ip(start)?, result.label_ip(end)?);
+            let framed = match framed {
+                Some((from, to)) => Some((result.label_ip(from)?, result.label_ip(to)?)),
+                None => None,
+            };
+            let inside = (start - parameters.address) as usize..(end - parameters.address) as usize;
+            let code = bytes.get(inside).unwrap_or_default();
+            let framed = framed.map(|(from, to)| ((from - start) as u32, (to - start) as u32));
+            let rows = rows(code, framed);
+            Ok(Hook { start, end, rows })
         })
         .collect::<Result<Vec<_>, IcedError>>()?;
-    let mut sets = [HookSet::default(); HookKind::ALL.len()];
-    for (number, set) in sets.iter_mut().enumerate() {
-        let first = if number < kinds.len() { number * 3 } else { 0 };
-        *set = HookSet {
-            enter: hooks[first].start,
-            enter_large: hooks[first + 1].start,
-            exit: hooks[first + 2].start,
-        };
+    let set = |hooks: Option<&[Hook]>| match hooks {
+        Some([enter, others @ .., exit]) => HookSet {
+            enter: enter.start,
+            enter_large: others.first().unwrap_or(enter).start,
+            exit: exit.start,
+        },
+        _ => HookSet::default(),
+    };
+    let mut sets = [set(hooks.get(..3)); HookKind::ALL.len()];
+    let (plain, values) = hooks.split_at(kinds.len() * 3);
+    for (kind, hooks) in sets.iter_mut().zip(plain.chunks_exact(3)) {
+        *kind = set(Some(hooks));
     }
-    let mut values = ValueHooks::default();
-    if options.values {
-        let rest = hooks.get(kinds.len() * 3..).unwrap_or_default();
-        let (slow, fast) = rest.split_at(kinds.len() * 2);
-        for (set, pair) in values.slow.iter_mut().zip(slow.chunks_exact(2)) {
-            *set = HookSet {
-                enter: pair[0].start,
-                enter_large: pair[0].start,
-                exit: pair[1].start,
-            };
-        }
-        if let [enter, enter_large, exit] = fast {
-            values.fast = HookSet {
-                enter: enter.start,
-                enter_large: enter_large.start,
-                exit: exit.start,
-            };
-        }
+    let (slow, fast) = values.split_at(values.len().min(kinds.len() * 2));
+    let mut values = ValueHooks {
+        fast: set(Some(fast)),
+        ..ValueHooks::default()
+    };
+    for (kind, hooks) in values.slow.iter_mut().zip(slow.chunks_exact(2)) {
+        *kind = set(Some(hooks));
     }
     Ok(HotCode {
         values,
         sets,
         hooks,
         bytes: result.inner.code_buffer,
+        observe: parameters.runtime.observe,
     })
 }
 
-/// The part of a call at which a hook works.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Enter,
-    EnterLarge,
-    Exit,
+/// Returns the rows of a hook's unwind tables, by offset. `framed` is the only range in which the frame pointer leads to
+/// the call's entry.
+fn rows(code: &[u8], framed: Option<(u32, u32)>) -> Vec<(u32, Row)> {
+    /// `pop r11; pop rdx; pop rax; ret`: the hook takes the registers from the stack.
+    const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, RETURN[0], RETURN[1]];
+    let pops = code
+        .windows(POPS.len())
+        .position(|window| window == POPS)
+        // The hook leaves by a jump, and the registers stay on the stack.
+        .unwrap_or(code.len()) as u32;
+    let mut rows: Vec<(u32, Row)> = [(1, 16), (2, 24), (4, 32)]
+        .map(|(at, size)| (at, Row::CfaOffset(size)))
+        .into();
+    rows.extend(framed.map(|(from, _)| (from, framed_row())));
+    let behind = pops + POPS.len() as u32;
+    let popped = [(pops + 2, 24), (pops + 3, 16), (pops + 4, 8), (behind, 32)];
+    rows.extend(popped.map(|(at, size)| (at, Row::CfaOffset(size))));
+    rows.extend(framed.map(|(_, to)| (to, Row::SameValue(RBP))));
+    rows
+}
+
+/// Returns the rule for the caller's frame pointer where the frame pointer leads to the call's entry.
+pub fn framed_row() -> Row {
+    let mut entry = Expression::new();
+    entry.op_breg(RBP, ENTRY_FRAME);
+    Row::Expression(RBP, entry)
 }
 
 /// Generates a hook that leaves everything to the runtime.
@@ -412,7 +305,7 @@ fn record_registers(a: &mut CodeAssembler, parameters: &Parameters) -> Result<()
     a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.add(rdx, ESCAPE_HEAD as i32)?;
     a.mov(rax, thunk)?;
-    let registers = THUNK_VALUES + offset_of!(ValueNumbers, registers) as i64;
+    let registers = VALUES + offset_of!(ValueNumbers, registers) as i64;
     a.movzx(eax, byte_ptr(rax + offset(registers)))?;
     for number in 0..u32::from(INTEGER_REGISTERS) {
         let mut behind = a.create_label();
@@ -437,7 +330,7 @@ fn record_registers(a: &mut CodeAssembler, parameters: &Parameters) -> Result<()
     // The first word comes last: without it the record does not exist.
     a.mov(r11, block(parameters, BLOCK_RECORD))?;
     a.mov(rax, thunk)?;
-    let words = THUNK_VALUES + offset_of!(ValueNumbers, words) as i64;
+    let words = VALUES + offset_of!(ValueNumbers, words) as i64;
     a.movzx(eax, byte_ptr(rax + offset(words)))?;
     a.shl(eax, 24)?;
     a.or(eax, ARGUMENTS_ESCAPE as i32)?;
@@ -516,7 +409,7 @@ fn entry_hook(
     a.mov(qword_ptr(rax + next + offset(ENTRY_FUNCTION)), rdx)?;
     if chosen {
         a.mov(rdx, qword_ptr(rsp + 24))?;
-        a.mov(edx, dword_ptr(rdx + offset(THUNK_SLOT)))?;
+        a.mov(edx, dword_ptr(rdx + offset(SLOT)))?;
         a.shl(edx, 8)?;
         a.or(dword_ptr(rax + next + offset(ENTRY_FLAGS)), edx)?;
     }

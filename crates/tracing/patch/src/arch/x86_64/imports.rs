@@ -4,15 +4,15 @@
 //! The pointers are left alone, because programs compare them. Instead the calls are patched. Calls are looked for only
 //! in functions whose places are known, so that no data is taken for code.
 
-use super::described::Described;
 use super::loads::{FunctionCode, landing_pads};
 use super::thunk::distance;
-use crate::analysis::candidates::{ImportSite, ImportUse};
+use crate::analysis::candidates::{ImportCalls, ImportSite, ImportUse};
+use crate::analysis::described::Described;
 use crate::analysis::image::Image;
 use crate::analysis::special::is_silent;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Returns an instruction for the place of a call through a pointer that uses `target` itself; `None` if `target` is out
@@ -27,15 +27,6 @@ pub fn direct(site: &ImportSite, target: u64) -> Option<Vec<u8>> {
     let behind = site.at + front.len() as u64 + 4;
     let distance = distance(behind, target)?;
     Some([front, &distance, back].concat())
-}
-
-/// Calls through pointers.
-#[derive(Debug, Default)]
-pub struct ImportCalls {
-    /// The instructions, by the address of the pointer.
-    pub sites: BTreeMap<u64, Vec<ImportSite>>,
-    /// Names of functions whose addresses are loaded and called in ways that can't be followed.
-    pub through_registers: BTreeSet<String>,
 }
 
 /// Finds the calls through pointers in the functions of an image.
@@ -226,7 +217,7 @@ fn decode(
                 }
                 if !function_code().is_only_called(at) {
                     if function_code().may_be_called(at) {
-                        calls.through_registers.insert(name.clone());
+                        calls.through_registers.insert((*name).to_owned());
                     }
                     continue;
                 }

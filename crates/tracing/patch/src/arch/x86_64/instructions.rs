@@ -1,13 +1,6 @@
-//! Instructions that do nothing, and properties of overwritten instructions that matter to debuggers.
+//! Instructions that do nothing.
 
-use iced_x86::{Code, Decoder, DecoderOptions};
-
-/// Returns whether the overwritten bytes are one instruction.
-pub fn is_one_instruction(original: &[u8]) -> bool {
-    let first = Decoder::new(64, original, DecoderOptions::NONE).decode();
-    // An instruction that goes on behind the patch can't be decoded.
-    first.is_invalid() || first.len() >= original.len()
-}
+use iced_x86::Code;
 
 /// Returns whether an instruction does nothing, and is meant to: a `nop` of any length, which reads no memory even if it
 /// names some.
@@ -18,23 +11,16 @@ pub fn is_nop(code: Code) -> bool {
     )
 }
 
-/// Returns whether these are instructions that do nothing.
-pub fn is_nothing(bytes: &[u8]) -> bool {
-    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
-    decoder.iter().all(|next| is_nop(next.code()))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::arch::{Arch, X86_64};
 
     #[test]
     fn breakpoints_may_lie_between_instructions() {
         assert!(X86_64::is_whole(&[0xe8, 1, 2, 3, 4]));
         assert!(X86_64::is_whole(&[0x90; 5]));
-        assert!(!is_one_instruction(&[0x90; 5]));
-        assert!(is_one_instruction(&[0x0f, 0x1f, 0x44, 0, 0]));
+        assert!(!X86_64::is_one_instruction(&[0x90; 5]));
+        assert!(X86_64::is_one_instruction(&[0x0f, 0x1f, 0x44, 0, 0]));
         assert!(X86_64::is_whole(&[0x0f, 0x1f, 0x44, 0, 0]));
         // The beginning of `lea rdi, [rip + ...]`.
         assert!(X86_64::is_whole(&[0x48, 0x8d, 0x3d, 1, 2]));
@@ -57,10 +43,10 @@ mod tests {
             &[0x48, 0x0f, 0x1f, 0xc0],
         ];
         for nop in nops {
-            assert!(is_nothing(&[nop, &[0x90]].concat()), "{nop:x?}");
-            assert!(!is_nothing(&[nop, &[0x55]].concat()), "{nop:x?}");
+            assert!(X86_64::is_nothing(&[nop, &[0x90]].concat()), "{nop:x?}");
+            assert!(!X86_64::is_nothing(&[nop, &[0x55]].concat()), "{nop:x?}");
         }
         // pause, and xchg r8d, eax, are not nops though their opcode is 0x90.
-        assert!(!is_nothing(&[0xf3, 0x90]) && !is_nothing(&[0x41, 0x90]));
+        assert!(!X86_64::is_nothing(&[0xf3, 0x90]) && !X86_64::is_nothing(&[0x41, 0x90]));
     }
 }

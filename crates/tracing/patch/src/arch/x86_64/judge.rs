@@ -7,15 +7,16 @@
 //! room, so frames stay as unwinders expect them. Code that gives up restores the registers first.
 
 use super::hot::{
-    Parameters, block, exit_begins, find_sampler, finish, offset, read_clock, restore_gate,
-    time_escape,
+    block, exit_begins, find_sampler, finish, offset, read_clock, restore_gate, time_escape,
 };
-use super::thunk::{EXIT_RETURN, THUNK_SIZE};
+use super::thunk::{EXIT_RETURN, SLOT};
+use crate::pools::hooks::Parameters;
+use crate::pools::pool::THUNK_SIZE;
 use core::mem::offset_of;
 use dioptra_filters::{Moves, Sampler, Tail};
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, CURSOR_AREA, CURSOR_NEXT, CURSOR_TIME, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_JUDGED,
-    ENTRY_RETURN, ENTRY_SIZE, ENTRY_UNWOUND, JudgeNumbers, RECORD_TOP, THUNK_SLOT,
+    ENTRY_RETURN, ENTRY_SIZE, ENTRY_UNWOUND, JudgeNumbers, RECORD_TOP,
 };
 use dioptra_tracelayout::record::{DISCARDED_ESCAPE, MAX_DELTA};
 use dioptra_tracelayout::sampling::{self, Judged};
@@ -34,7 +35,7 @@ fn number(at: usize) -> i32 {
 }
 
 /// The offset of [`JudgeNumbers::judged`] from the address to which the hook of an entry returns.
-const JUDGED: i32 = THUNK_SLOT as i32 + offset_of!(JudgeNumbers, judged) as i32;
+const JUDGED: i32 = SLOT as i32 + offset_of!(JudgeNumbers, judged) as i32;
 
 /// Returns the operand for a word of the thread's [`Judged`] of the function, which is at rdi.
 fn known(at: usize) -> AsmMemoryOperand {

@@ -22,7 +22,7 @@ pub fn leaves<'c>(
     if candidates.peek().is_none() {
         return HashSet::new();
     }
-    let Ok(image) = Image::linked::<X86_64>(data) else {
+    let Ok(image) = Image::linked::<X86_64>(data, 1) else {
         return HashSet::new();
     };
     candidates

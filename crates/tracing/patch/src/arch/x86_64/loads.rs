@@ -2,7 +2,7 @@
 //!
 //! If they are, the program can't tell the function's address from a thunk's.
 
-use super::described::Described;
+use crate::analysis::described::{Described, Exceptions};
 use crate::analysis::image::Image;
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -245,17 +245,6 @@ pub fn landing_pads(image: &Image<'_>, function: &Described) -> Option<Vec<(Rang
         }
     }
     Some(pads)
-}
-
-/// The place of a function's table of exceptions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exceptions {
-    /// The function has no table.
-    None,
-    /// The table is somewhere, but the address is not known.
-    Unknown,
-    /// The table is at this address.
-    Table(u64),
 }
 
 fn byte(bytes: &mut &[u8]) -> Option<u8> {

@@ -1,8 +1,6 @@
 //! x86-64.
 
-mod cfi;
 mod count;
-mod described;
 mod displace;
 mod flow;
 mod frame_pointer;
@@ -12,32 +10,33 @@ mod imports;
 mod instructions;
 mod judge;
 mod leaves;
-mod library;
 mod loads;
 mod marks;
-mod pool;
 mod registers;
 mod scan;
 mod stubs;
 mod thunk;
-mod work;
 
-use super::Arch;
-use crate::analysis::candidates::{Candidate, ImportSite, ModuleCode, ScanOptions};
-use crate::analysis::image::{Image, Stub};
-use crate::analysis::observed::FunctionHook;
-use crate::pools::hooks::HookOptions;
-use crate::pools::thunks::{Pool, PoolError, ThunkRequest};
-use dioptra_tracelayout::message::RuntimeAddresses;
-use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, RelocationType};
-use std::collections::{BTreeMap, HashSet};
+use super::{Arch, Code};
+use crate::analysis::candidates::{Candidate, ImportSite};
+use displace::Prologue;
+use gimli::Register;
+use iced_x86::{Decoder, DecoderOptions};
+use object::elf::{EM_X86_64, Machine};
+use std::collections::HashSet;
 
 /// x86-64.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86_64;
 
+/// The frame pointer, as a register of unwind tables.
+const RBP: Register = Register(6);
+/// The stack pointer, as a register of unwind tables.
+const RSP: Register = Register(7);
+/// The return address, as a register of unwind tables.
+const RA: Register = Register(16);
+
 impl Arch for X86_64 {
-    type Prologue = displace::Prologue;
     type Registers = registers::Registers;
 
     const JUMP: usize = displace::JUMP;
@@ -47,21 +46,7 @@ impl Arch for X86_64 {
     const ROOM: &str = "-pg -mfentry or -fpatchable-function-entry=5";
     /// Intel's manuals ask that threads synchronise.
     const SEES_AT_ONCE: bool = false;
-    const SYSTEM_CALLS: &[u16] = &[56, 157, 317];
-    const POINTERS: [RelocationType; 2] = [R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT];
-    const RELATIVE: RelocationType = R_X86_64_RELATIVE;
-
-    fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<X86_64>, object::Error> {
-        scan::scan(data, options)
-    }
-
-    fn hooks(data: &[u8]) -> Vec<FunctionHook<X86_64>> {
-        library::hooks(data)
-    }
-
-    fn stubs(image: &Image<'_>) -> BTreeMap<u64, Stub> {
-        stubs::stubs(image)
-    }
+    const HOOK_RETURN: i64 = thunk::HOOK_RETURN;
 
     fn leaves<'c>(
         data: &[u8],
@@ -74,29 +59,30 @@ impl Arch for X86_64 {
         imports::direct(site, target)
     }
 
-    fn patch(site: u64, thunk: u64, prologue: Option<&displace::Prologue>) -> Option<Vec<u8>> {
-        thunk::patch(site, thunk, prologue)
-    }
-
-    fn upper_bound(wanted: &[ThunkRequest<X86_64>], page: u64) -> u64 {
-        pool::upper_bound(wanted, page)
-    }
-
-    fn pool(
-        address: u64,
-        wanted: &[ThunkRequest<X86_64>],
-        runtime: RuntimeAddresses,
-        options: HookOptions,
-        page: u64,
-    ) -> Result<Pool, PoolError> {
-        pool::pool(address, wanted, runtime, options, page)
+    fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
+        let mut bytes = thunk::jump(site, thunk)?.to_vec();
+        if let Some(prologue) = prologue {
+            prologue.put_call(&mut bytes);
+        }
+        Some(bytes)
     }
 
     fn is_one_instruction(original: &[u8]) -> bool {
-        instructions::is_one_instruction(original)
+        let first = Decoder::new(64, original, DecoderOptions::NONE).decode();
+        // An instruction that goes on behind the patch can't be decoded.
+        first.is_invalid() || first.len() >= original.len()
     }
 
     fn is_nothing(bytes: &[u8]) -> bool {
-        instructions::is_nothing(bytes)
+        let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+        decoder.iter().all(|next| instructions::is_nop(next.code()))
     }
+}
+
+impl Code for X86_64 {
+    type Prologue = Prologue;
+    const MACHINE: Machine = EM_X86_64;
+    const SYSTEM_CALLS: &[u16] = &[56, 157, 317];
+    const STACK_POINTER: Register = RSP;
+    const RETURN_ADDRESS: Register = RA;
 }

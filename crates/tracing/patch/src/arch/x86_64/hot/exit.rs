@@ -1,9 +1,7 @@
 //! The hooks of exits.
 
-use super::{
-    Parameters, block, finish, offset, open_executions, read_clock, restore_gate, time_escape,
-};
-use crate::pools::hooks::HookKind;
+use super::{block, finish, offset, open_executions, read_clock, restore_gate, time_escape};
+use crate::pools::hooks::{HookKind, Parameters};
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_MUTED, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FLAGS,
     ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, RECORD_TOP,

@@ -1,24 +1,17 @@
 //! The functions of a module, as its unwind tables describe them.
 
-use super::framed::{Framed, framed};
-use super::loads::Exceptions;
+use super::image::Image;
+use super::special::is_unwinder;
 use super::work::{Share, share_out};
-use crate::analysis::image::Image;
+use crate::arch::Functions;
 use gimli::{
-    BaseAddresses, CfaRule, CommonInformationEntry, EhFrame, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection,
+    BaseAddresses, CommonInformationEntry, EhFrame, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, UnwindContext, UnwindSection,
 };
 use object::{Object, ObjectSection};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
-
-/// The return address, as a register of unwind tables.
-const RETURN_ADDRESS: Register = Register(16);
-/// The stack pointer.
-const STACK_POINTER: Register = Register(7);
-/// The frame pointer.
-const FRAME_POINTER: Register = Register(6);
 
 /// A function, or a part of one.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +20,7 @@ pub struct Described {
     pub start: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Whether it begins as a function does: the return address is on top of the stack, and nothing is saved.
+    /// Whether it begins as a function does: the return address is where a call leaves it, and nothing is saved.
     pub entry: bool,
     /// Whether it is entered by the kernel, or resumes after exceptions.
     pub special: bool,
@@ -50,10 +43,30 @@ impl Described {
     }
 }
 
+/// The frame of a function that makes it first and keeps it until it returns. All the time between, the return address
+/// lies above the frame pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framed {
+    /// Whether the function ends with a jump to its own start: a loop, each round of which would take memory.
+    pub loops: bool,
+}
+
+/// The place of a function's table of exceptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceptions {
+    /// The function has no table.
+    None,
+    /// The table is somewhere, but the address is not known.
+    Unknown,
+    /// The table is at this address.
+    Table(u64),
+}
+
 /// The place of the return address at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// So many bytes above the stack pointer.
+    /// So many bytes above the stack pointer. Where a function begins, 0 also stands for the register in which calls leave
+    /// the return address.
     AboveStackPointer(i64),
     /// So many bytes above the frame pointer.
     AboveFramePointer(i64),
@@ -71,14 +84,14 @@ pub struct Stretch {
 }
 
 /// Returns the functions that the unwind tables of an image describe, sorted by address.
-pub fn described(image: &Image<'_>) -> Vec<Described> {
+pub fn described<A: Functions>(image: &Image<'_>) -> Vec<Described> {
     /// The size in bytes of a function's entry in the tables, about.
     const ENTRY: usize = 40;
     let tables = image.elf.section_by_name(".eh_frame");
     let entries = tables.map_or(0, |tables| tables.size() as usize / ENTRY);
     let shares = share_out(entries, image.threads, |share| {
         let mut some = Vec::new();
-        each(image, share, |function, _| some.push(function));
+        each::<A>(image, share, |function, _| some.push(function));
         some
     });
     let mut all = shares.concat();
@@ -87,9 +100,16 @@ pub fn described(image: &Image<'_>) -> Vec<Described> {
     all
 }
 
+/// The largest number of functions that a byte of code lies in, on average.
+const OVERLAPS: u64 = 8;
+
 /// Calls `told` for each function of a share, in the order of the tables, with the places of the return address from
 /// the function's start on.
-pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[Stretch])) {
+pub fn each<A: Functions>(
+    image: &Image<'_>,
+    share: Share,
+    mut told: impl FnMut(Described, &[Stretch]),
+) {
     let Some(section) = image.elf.section_by_name(".eh_frame") else {
         return;
     };
@@ -106,6 +126,7 @@ pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[S
     let mut entries = frames.entries(&bases);
     let mut stretches = Vec::new();
     let mut number = 0;
+    let mut left = OVERLAPS * image.size();
     while let Ok(Some(entry)) = entries.next() {
         let gimli::CieOrFde::Fde(partial) = entry else {
             continue;
@@ -123,17 +144,24 @@ pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[S
             Ok(cie)
         });
         let Ok(fde) = parsed else { continue };
+        // Entries overlap in files that are made to do harm.
+        let work = fde.len().min(image.size()) / OVERLAPS
+            + (fde.entry_len() + fde.cie().entry_len()) as u64;
+        let Some(rest) = left.checked_sub(work) else {
+            break;
+        };
+        left = rest;
         // A damaged entry may state an end beyond the last address.
         if fde.len() == 0 || fde.initial_address().checked_add(fde.len()).is_none() {
             continue;
         }
-        let mut function = function(&fde, &frames, &bases, &mut context, &mut stretches);
-        function.framed = framed(image, &function, &stretches);
+        let mut function = function::<A>(&fde, &frames, &bases, &mut context, &mut stretches);
+        function.framed = A::framed(image, &function, &stretches);
         told(function, &stretches);
     }
 }
 
-fn function<'a>(
+fn function<'a, A: Functions>(
     fde: &FrameDescriptionEntry<Bytes<'a>>,
     frames: &EhFrame<Bytes<'a>>,
     bases: &BaseAddresses,
@@ -157,29 +185,25 @@ fn function<'a>(
         return function;
     };
     while let Ok(Some(row)) = rows.next_row() {
-        let is_ordinary = row.register(RETURN_ADDRESS) == Some(RegisterRule::Offset(-8));
-        let slot = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } if is_ordinary => match *register {
-                STACK_POINTER => Slot::AboveStackPointer(offset.saturating_sub(8)),
-                FRAME_POINTER => Slot::AboveFramePointer(offset.saturating_sub(8)),
-                _ => Slot::Unknown,
-            },
-            _ => Slot::Unknown,
-        };
+        let slot = A::slot(row);
         if stretches.is_empty() {
-            let saves_nothing = row
-                .registers()
-                .all(|(register, _)| *register == RETURN_ADDRESS);
+            let mut ruled = row.registers();
+            let saves_nothing = ruled.all(|(register, _)| *register == A::RULED_AT_ENTRY);
             function.entry = slot == Slot::AboveStackPointer(0) && saves_nothing;
         }
-        // Only functions that resume after exceptions save the registers that hold results.
-        function.special |= row
-            .registers()
-            .any(|(register, _)| matches!(register, Register(0 | 1)));
+        function.special |= row.registers().any(|(register, _)| register.0 < A::RESULTS);
         stretches.push(Stretch {
             end: row.end_address(),
             slot,
         });
     }
     function
+}
+
+/// Returns the functions that throw exceptions or resume after them.
+pub fn unwinders(image: &Image<'_>, described: &[Described]) -> HashSet<u64> {
+    let special = described.iter().filter(|function| function.special);
+    let named = image.named().filter(|(.., name)| is_unwinder(name));
+    let special = special.map(|function| function.start);
+    special.chain(named.map(|(address, ..)| address)).collect()
 }
