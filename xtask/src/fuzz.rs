@@ -4,9 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 
 /// The crates with fuzz targets, and these.
-const TARGETS: [(&str, &[&str]); 5] = [
+const TARGETS: [(&str, &[&str]); 6] = [
     ("tracing/calls", &["trace"]),
     ("tracing/filters", &["rules"]),
+    ("tracing/patch", &["code"]),
     ("perf/data", &["recording", "writer"]),
     ("perf/records", &["records"]),
     ("perf/events", &["events"]),
