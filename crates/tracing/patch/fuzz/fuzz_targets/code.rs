@@ -6,4 +6,6 @@ mod exercise;
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| exercise::exercise(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    exercise::exercise(bytes);
+});

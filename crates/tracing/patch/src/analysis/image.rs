@@ -28,6 +28,10 @@ pub struct Segment {
     pub writable: bool,
 }
 
+/// The end of the addresses and offsets that segments may have. Sums of addresses and sizes below it do not overflow, and
+/// no program has higher ones.
+const END: u64 = 1 << 62;
+
 /// Returns the loadable segments of an ELF file.
 pub fn segments<'d, R: ReadRef<'d>>(
     elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
@@ -42,6 +46,10 @@ pub fn segments<'d, R: ReadRef<'d>>(
             file_size: header.p_filesz(endian),
             executable: header.p_flags(endian).0 & PF_X.0 != 0,
             writable: header.p_flags(endian).0 & PF_W.0 != 0,
+        })
+        .filter(|segment| {
+            let first = segment.address.max(segment.offset);
+            first.checked_add(segment.file_size).is_some_and(|end| end <= END)
         })
         .collect()
 }
@@ -217,7 +225,7 @@ impl<'a> Image<'a> {
         for (section, data) in self.named_sections(&[name]) {
             for (at, word) in data.chunks_exact(8).enumerate() {
                 let stored = word.try_into().map_or(0, u64::from_le_bytes);
-                let place = section.address() + 8 * at as u64;
+                let place = section.address().wrapping_add(8 * at as u64);
                 let address = self.relative.get(&place).copied().unwrap_or(stored);
                 if address != 0 {
                     all.push(address);

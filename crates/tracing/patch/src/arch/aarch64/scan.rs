@@ -24,6 +24,9 @@ const TAKES_RETURN_ADDRESS: u32 = 0xaa1e_03e0;
 /// `xpaclri`: takes the signature off a return address, to look at it.
 const STRIPS_RETURN_ADDRESS: u32 = 0xd503_20ff;
 
+/// The largest space for a hook in bytes.
+const MOST_SPACE: u64 = 1 << 12;
+
 type Scanner<'s> = scan::Scanner<'s, Aarch64>;
 
 impl Functions for Aarch64 {
@@ -188,7 +191,7 @@ impl Scanner<'_> {
         let word = |address| words_of(self.image.bytes(address, 4)?).next();
         let site = listed + landing(word(listed)?);
         let mut behind = site;
-        while word(behind) == Some(NOP) {
+        while behind - site < MOST_SPACE && word(behind) == Some(NOP) {
             behind += 4;
         }
         if behind == site {
