@@ -49,7 +49,9 @@ pub fn segments<'d, R: ReadRef<'d>>(
         })
         .filter(|segment| {
             let first = segment.address.max(segment.offset);
-            first.checked_add(segment.file_size).is_some_and(|end| end <= END)
+            first
+                .checked_add(segment.file_size)
+                .is_some_and(|end| end <= END)
         })
         .collect()
 }

@@ -85,7 +85,8 @@ impl Functions for X86_64 {
 
         // Space for a hook: listed, and made of nops.
         let patchable = &scanner.patchable;
-        let from = patchable.partition_point(|&address| address.saturating_add(64) < function.start);
+        let from =
+            patchable.partition_point(|&address| address.saturating_add(64) < function.start);
         let is_listed = patchable
             .get(from..)
             .unwrap_or_default()
