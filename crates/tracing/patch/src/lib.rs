@@ -17,10 +17,12 @@ mod values;
 pub use analysis::candidates::{
     Candidate, CandidateBody, ImportSite, ImportUse, ModuleCode, ScanOptions,
 };
-pub use analysis::image::{Image, Segment, segments};
+pub use analysis::image::{Segment, segments};
 pub use analysis::observed::{FunctionHook, HookWork, has_hooks, hooked_code};
 pub use analysis::refusal::Refused;
-pub use analysis::sanitizers;
+pub use analysis::sanitizers::{
+    is_hidden as has_hidden_sanitizer, is_library as is_sanitizers_library,
+};
 pub use analysis::special::seeks_generated_code;
 pub use arch::{Aarch64, Arch, Code, Prologue, Registers, X86_64};
 pub use pools::hooks::{HookKind, HookOptions};

@@ -5,8 +5,8 @@
 use dioptra_filters::{Probe, SampleKind, Sampling};
 use dioptra_trace_patch::{
     Aarch64, Arch, Body, Candidate, CandidateBody, HookOptions, HookWork, Prologue, ScanOptions,
-    ThunkRequest, Work, X86_64, finds_frames_by_stack_pointer, has_hooks, hooked_code, sanitizers,
-    segments,
+    ThunkRequest, Work, X86_64, finds_frames_by_stack_pointer, has_hidden_sanitizer, has_hooks,
+    hooked_code, segments,
 };
 use dioptra_tracelayout::message::RuntimeAddresses;
 use object::read::elf::ElfFile64;
@@ -43,7 +43,7 @@ fn one<A: Arch>(data: &[u8], choice: u8) -> usize {
         assert!(A::hooks(data).is_empty());
         return 0;
     };
-    let _ = (has_hooks(&elf), sanitizers::is_hidden(&elf));
+    let _ = (has_hooks(&elf), has_hidden_sanitizer(&elf));
     let _ = hooked_code(&elf, &segments(&elf));
     let _ = finds_frames_by_stack_pointer("libunwind.so", &elf, data);
     let options = ScanOptions {

@@ -15,8 +15,8 @@ use dioptra_processes::procfs;
 use dioptra_symbols::demangle;
 use dioptra_trace_patch::{
     Arch, Candidate, CandidateBody, Fetches, FunctionHook, ModuleCode, ScanOptions,
-    finds_frames_by_stack_pointer, has_hooks, hooked_code, sanitizers, seeks_generated_code,
-    segments,
+    finds_frames_by_stack_pointer, has_hidden_sanitizer, has_hooks, hooked_code,
+    is_sanitizers_library, seeks_generated_code, segments,
 };
 use dioptra_tracedata::{
     JournalEntry, RecordedValues, RefusedFunctions, TraceWriteError, TraceWriter, TracedModule,
@@ -231,9 +231,9 @@ impl Planner {
             Some(LeftAlone::TracersOwn)
         } else if seeks_generated_code(&identity.file_name()) {
             Some(LeftAlone::GarbageCollector)
-        } else if sanitizers::is_library(&identity.file_name()) {
+        } else if is_sanitizers_library(&identity.file_name()) {
             Some(LeftAlone::Sanitizer)
-        } else if sanitizers::is_hidden(&elf) {
+        } else if has_hidden_sanitizer(&elf) {
             Some(LeftAlone::HiddenSanitizer)
         } else {
             None
