@@ -87,25 +87,6 @@ impl Pointers {
     }
 }
 
-/// The number of bytes that are looked at together.
-const BLOCK: usize = 16;
-
-/// Returns a bit for each pair of bytes that looks like a part of an instruction that [`hits`] looks for.
-///
-/// The pair is the end of the opcode, and the operand for an address that is relative to the instruction's.
-fn uses(opcodes: &[u8; BLOCK], operands: &[u8; BLOCK]) -> u32 {
-    let is_use = |at: usize| {
-        let is_opcode = (opcodes[at] == 0x8b) | (opcodes[at] == 0xff);
-        is_opcode & (operands[at] & 0xc7 == 0x05)
-    };
-    // Compilers make few instructions of this loop. Most blocks hold no such pair.
-    let any = (0..BLOCK).fold(false, |found, at| found | is_use(at));
-    match any {
-        false => 0,
-        true => (0..BLOCK).fold(0, |bits, at| bits | u32::from(is_use(at)) << at),
-    }
-}
-
 /// Returns the addresses at which bytes look like an instruction that uses one of the pointers, sorted. Most functions
 /// need not be decoded then.
 fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
@@ -134,18 +115,8 @@ fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
                 hits.push(end.wrapping_sub(5 + size));
             }
         };
-        let (blocks, _) = bytes.get(1..).unwrap_or_default().as_chunks::<BLOCK>();
-        let (before, _) = bytes.as_chunks::<BLOCK>();
-        let mut start = 1;
-        for (operands, opcodes) in blocks.iter().zip(before) {
-            let mut found = uses(opcodes, operands);
-            while found != 0 {
-                look(start + found.trailing_zeros() as usize);
-                found &= found - 1;
-            }
-            start += BLOCK;
-        }
-        (start..bytes.len()).for_each(look);
+        // The end of the opcode is one of two bytes.
+        memchr::memchr2_iter(0x8b, 0xff, bytes).for_each(|end| look(end + 1));
     }
     hits.sort_unstable();
     hits
@@ -244,24 +215,6 @@ fn is_indirect(instruction: &Instruction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn uses_are_found_where_they_are() {
-        for (at, opcode, operand, is_use) in [
-            (0, 0x8b, 0x05, true),
-            (7, 0x8b, 0x3d, true),
-            (8, 0xff, 0x15, true),
-            (15, 0xff, 0x25, true),
-            (3, 0x8b, 0x45, false),
-            (3, 0x8d, 0x05, false),
-        ] {
-            let (mut opcodes, mut operands) = ([0x90; BLOCK], [0x05; BLOCK]);
-            opcodes[at] = opcode;
-            operands[at] = operand;
-            let expected = u32::from(is_use) << at;
-            assert_eq!(uses(&opcodes, &operands), expected, "{at} {opcode:x}");
-        }
-    }
 
     #[test]
     fn what_takes_the_place_of_a_call_is_as_long_and_leads_to_the_target() {
