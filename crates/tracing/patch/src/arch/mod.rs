@@ -15,7 +15,7 @@ use crate::analysis::described::{Described, Framed, Slot, Stretch};
 use crate::analysis::image::{Image, Stub};
 use crate::analysis::observed::{self, FunctionHook};
 use crate::analysis::refusal::Refused;
-use crate::analysis::scan::{self, Scanner};
+use crate::analysis::scan::Scanner;
 use crate::pools::hooks::{HookKind, HookOptions, HookSet, HotCode, Parameters};
 use crate::pools::pool::{self, Front, Places, numbers};
 use crate::pools::thunks::{Pool, PoolError, ThunkRequest};
@@ -29,6 +29,9 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 /// A processor whose code can be patched.
+///
+/// `scan` and `pool` are the same for all processors, and yet no default methods. So the compiler makes their code in this
+/// crate, where it can merge them with the small functions that they call often.
 pub trait Arch: Functions + Thunks {
     /// The registers of a stopped thread.
     type Registers: Registers;
@@ -52,9 +55,7 @@ pub trait Arch: Functions + Thunks {
     ///
     /// # Errors
     /// If the bytes are no ELF file for this machine.
-    fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<Self>, object::Error> {
-        scan::scan(data, options)
-    }
+    fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<Self>, object::Error>;
 
     /// Returns the functions of the C library or the dynamic linker that the runtime has to know of.
     fn hooks(data: &[u8]) -> Vec<FunctionHook<Self>> {
@@ -96,9 +97,7 @@ pub trait Arch: Functions + Thunks {
         runtime: RuntimeAddresses,
         options: HookOptions,
         page: u64,
-    ) -> Result<Pool, PoolError> {
-        pool::pool((address, page), wanted, runtime, options)
-    }
+    ) -> Result<Pool, PoolError>;
 
     /// Returns whether the overwritten bytes are one instruction.
     fn is_one_instruction(original: &[u8]) -> bool;

@@ -74,8 +74,11 @@ pub fn upper_bound<A: Thunks>(wanted: &[ThunkRequest<A>], page: u64) -> u64 {
 
 /// Fills code up to a size.
 fn fill<A: Thunks>(code: &mut Vec<u8>, size: usize) {
-    let missing = size.saturating_sub(code.len());
-    code.extend(A::FILL.iter().cycle().take(missing));
+    let size = size.max(code.len());
+    match A::FILL {
+        [byte] => code.resize(size, *byte),
+        _ => code.extend(A::FILL.iter().cycle().take(size - code.len())),
+    }
 }
 
 /// Fills code up to a multiple of some bytes.

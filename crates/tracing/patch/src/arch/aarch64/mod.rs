@@ -11,6 +11,12 @@ mod tests;
 mod thunk;
 
 use super::{Arch, Code};
+use crate::analysis::candidates::{ModuleCode, ScanOptions};
+use crate::analysis::scan::scan as find;
+use crate::pools::hooks::HookOptions;
+use crate::pools::pool;
+use crate::pools::thunks::{Pool, PoolError, ThunkRequest};
+use dioptra_tracelayout::message::RuntimeAddresses;
 use displace::Prologue;
 use encode::{BTI_C, NOP, b, bytes, words_of};
 use gimli::Register;
@@ -31,6 +37,20 @@ impl Arch for Aarch64 {
     /// All instructions have the same size, and are fetched whole.
     const SEES_AT_ONCE: bool = true;
     const HOOK_RETURN: i64 = 8;
+
+    fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<Aarch64>, object::Error> {
+        find(data, options)
+    }
+
+    fn pool(
+        address: u64,
+        wanted: &[ThunkRequest<Aarch64>],
+        runtime: RuntimeAddresses,
+        options: HookOptions,
+        page: u64,
+    ) -> Result<Pool, PoolError> {
+        pool::pool((address, page), wanted, runtime, options)
+    }
 
     fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
         match prologue.map(Prologue::size) {

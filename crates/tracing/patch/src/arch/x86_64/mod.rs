@@ -18,7 +18,12 @@ mod stubs;
 mod thunk;
 
 use super::{Arch, Code};
-use crate::analysis::candidates::{Candidate, ImportSite};
+use crate::analysis::candidates::{Candidate, ImportSite, ModuleCode, ScanOptions};
+use crate::analysis::scan::scan as find;
+use crate::pools::hooks::HookOptions;
+use crate::pools::pool;
+use crate::pools::thunks::{Pool, PoolError, ThunkRequest};
+use dioptra_tracelayout::message::RuntimeAddresses;
 use displace::Prologue;
 use gimli::Register;
 use iced_x86::{Decoder, DecoderOptions};
@@ -47,6 +52,20 @@ impl Arch for X86_64 {
     /// Intel's manuals ask that threads synchronise.
     const SEES_AT_ONCE: bool = false;
     const HOOK_RETURN: i64 = thunk::HOOK_RETURN;
+
+    fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode<X86_64>, object::Error> {
+        find(data, options)
+    }
+
+    fn pool(
+        address: u64,
+        wanted: &[ThunkRequest<X86_64>],
+        runtime: RuntimeAddresses,
+        options: HookOptions,
+        page: u64,
+    ) -> Result<Pool, PoolError> {
+        pool::pool((address, page), wanted, runtime, options)
+    }
 
     fn leaves<'c>(
         data: &[u8],
