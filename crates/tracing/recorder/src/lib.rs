@@ -8,11 +8,13 @@
 //! - `analysis`: the functions of a module that can be patched;
 //! - `pools`: the code that runs for a call, in files that the traced process loads;
 //! - `arch`: whatever depends on the processor;
+//! - `attaching`: running processes, to which the recorder attaches and from which it detaches;
 //! - `serving`: the service that tells a traced process which pools to load and which patches to write;
 //! - `collecting`: the memory that traced processes fill, and the thread that writes it to the trace directory.
 
 mod analysis;
 mod arch;
+mod attaching;
 mod collecting;
 mod pools;
 mod program;
@@ -21,6 +23,7 @@ mod selection;
 mod serving;
 
 pub use analysis::left_alone::{LeftAlone, Unread};
+pub use attaching::AttachError;
 pub use collecting::clock::TraceClock;
 pub use program::untraced::UntracedReason;
 pub use recording::host::host;

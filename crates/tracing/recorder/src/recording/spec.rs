@@ -22,8 +22,12 @@ pub enum OnFull {
 
 /// The command to trace, and the options of the recording.
 pub struct TraceSpec {
-    /// The program and its arguments.
+    /// The program and its arguments; empty if the recorder attaches.
     pub command: Vec<OsString>,
+    /// The running processes to attach to, in place of a command.
+    pub attach: Vec<u32>,
+    /// The time after which the recorder detaches from running processes; `None` for no limit.
+    pub duration: Option<Duration>,
     /// The directory of the trace.
     pub folder: PathBuf,
     /// The choice of functions.
@@ -63,6 +67,8 @@ impl TraceSpec {
     pub fn new(command: Vec<OsString>, folder: PathBuf) -> TraceSpec {
         TraceSpec {
             command,
+            attach: Vec::new(),
+            duration: None,
             folder,
             selector: Box::new(Everything {
                 plain: false,

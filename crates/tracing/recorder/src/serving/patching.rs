@@ -9,7 +9,7 @@
 //! once.
 
 use super::maps::MappedModule;
-use super::stopping::{CannotStop, StoppedThreads, has_others};
+use super::stopping::{CannotStop, StacksSearched, StoppedThreads, has_others};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use crate::analysis::prepare::open;
 use crate::arch::{SEES_AT_ONCE, is_one_instruction};
@@ -41,6 +41,8 @@ pub enum PatchObstacle {
     },
     /// The thread that was to stop the other threads broke off.
     NotStopped,
+    /// Somebody has changed the functions' code since the file was loaded.
+    Changed,
 }
 
 impl fmt::Display for PatchObstacle {
@@ -51,6 +53,9 @@ impl fmt::Display for PatchObstacle {
             ),
             PatchObstacle::ThreadsRun { because } => {
                 write!(f, "other threads run that may execute them, and {because}")
+            }
+            PatchObstacle::Changed => {
+                f.write_str("their code is not as the file has it; somebody else has changed it")
             }
             PatchObstacle::NotStopped => f.write_str("stopping the other threads failed"),
         }
@@ -98,7 +103,7 @@ pub fn patch(
 }
 
 /// Notes how many functions of a module are left alone.
-fn note(
+pub fn note(
     shared: &Shared,
     pid: u32,
     module: &MappedModule,
@@ -126,7 +131,7 @@ fn patch_stopped(
         .iter()
         .map(|patch| patch.address..patch.address + u64::from(patch.length))
         .collect();
-    let held: BTreeSet<usize> = stopped.leave(&ranges)?;
+    let held: BTreeSet<usize> = stopped.leave(&ranges, StacksSearched::WithHandlers)?;
     let free = patches
         .iter()
         .enumerate()

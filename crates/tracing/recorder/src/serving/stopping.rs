@@ -81,12 +81,22 @@ struct Stopped {
     stop: Option<Stop>,
 }
 
+/// The stop of a thread.
 #[derive(Clone, Copy)]
-struct Stop {
+pub struct Stop {
     /// The signal that the thread has not received yet because of the stop, or 0.
-    signal: i32,
+    pub signal: i32,
     /// Whether the whole process is stopped by a signal: then the thread would be stopped without the recorder, too.
-    is_groups: bool,
+    pub is_groups: bool,
+}
+
+/// The stacks on which addresses inside of the ranges are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StacksSearched {
+    /// Those of processes with signal handlers: only a handler's stack holds a program counter.
+    WithHandlers,
+    /// All, because calls may return into the ranges.
+    All,
 }
 
 /// Returns whether a process has threads besides one, or shares its memory with another process.
@@ -175,12 +185,17 @@ impl StoppedThreads {
     ///
     /// # Errors
     /// [`CannotStop`]
-    pub fn leave(&mut self, ranges: &[Range<u64>]) -> Result<BTreeSet<usize>, CannotStop> {
+    pub fn leave(
+        &mut self,
+        ranges: &[Range<u64>],
+        searched: StacksSearched,
+    ) -> Result<BTreeSet<usize>, CannotStop> {
         let end = Instant::now() + LEAVING;
         // At first only as long as an instruction takes, later so long that a handler can return.
         let mut turn = Duration::from_micros(1);
         loop {
-            let maps = match has_handlers(self.pid) {
+            let searches = searched == StacksSearched::All || has_handlers(self.pid);
+            let maps = match searches {
                 true => Maps::read(self.pid)?,
                 false => Maps::default(),
             };
@@ -302,7 +317,11 @@ fn range_around(address: u64, ranges: &[Range<u64>]) -> Option<usize> {
     (address < ranges.get(number)?.end).then_some(number)
 }
 
-fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Result<()> {
+/// Makes a request of ptrace. `address` and `data` may be addresses of memory of the request's kind.
+///
+/// # Errors
+/// The system call's.
+pub fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: addresses are of memory of the request's kind that outlives the call; see the callers.
     match unsafe { libc::ptrace(what, tid as libc::pid_t, address, data) } {
         -1 => Err(io::Error::last_os_error()),
@@ -311,7 +330,10 @@ fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Res
 }
 
 /// Tells a thread to stop.
-fn seize(tid: u32) -> io::Result<()> {
+///
+/// # Errors
+/// The system call's.
+pub fn seize(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, 0)?;
     request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
@@ -319,7 +341,7 @@ fn seize(tid: u32) -> io::Result<()> {
 /// Returns the stop of a thread; `None` if it runs.
 ///
 /// Does not wait for one: the thread that waits for the command could take a notice away.
-fn stop_of(tid: u32) -> Option<Stop> {
+pub fn stop_of(tid: u32) -> Option<Stop> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let place = information.as_mut_ptr().expose_provenance();
     let information = match request(libc::PTRACE_GETSIGINFO, tid, 0, place) {
@@ -378,7 +400,8 @@ fn state(pid: u32, tid: u32) -> Option<(u8, Vec<u8>)> {
     Some((*text.get(end + 2)?, name))
 }
 
-fn is_gone(pid: u32, tid: u32) -> bool {
+/// Returns whether a thread has ended.
+pub fn is_gone(pid: u32, tid: u32) -> bool {
     state(pid, tid).is_none_or(|(state, _)| matches!(state, b'Z' | b'X'))
 }
 
