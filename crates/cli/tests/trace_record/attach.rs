@@ -171,7 +171,7 @@ fn attached_threads_calls_form_unbroken_rows() {
         assert_eq!(steps.len(), threads, "{mode}: {said}");
         assert!(steps.values().all(|calls| calls.len() > 3), "{mode}");
         assert_unbroken(&steps);
-        assert_eq!(changed_code(running.pid()), [], "{mode}");
+        assert_eq!(changed_code(running.pid()), Vec::<u64>::new(), "{mode}");
         assert_eq!(running.end(), format!("right {threads}\n"), "{mode}");
     }
 }
@@ -190,7 +190,7 @@ fn functions_with_room_are_traced_too() {
         let steps = steps(folder.path());
         assert_eq!(steps.len(), 2, "{flags:?}");
         assert_unbroken(&steps);
-        assert_eq!(changed_code(running.pid()), [], "{flags:?}");
+        assert_eq!(changed_code(running.pid()), Vec::<u64>::new(), "{flags:?}");
         assert_eq!(running.end(), "right 2\n");
     }
 }
@@ -217,7 +217,7 @@ fn serial_a_process_survives_many_attachments() {
         let said = recorded(running.pid(), &["--duration", "30ms"], folder.path());
         assert!(!said.contains("were lost"), "{cycle}: {said}");
         assert_unbroken(&steps(folder.path()));
-        assert_eq!(changed_code(running.pid()), [], "{cycle}");
+        assert_eq!(changed_code(running.pid()), Vec::<u64>::new(), "{cycle}");
     }
     assert_eq!(running.end(), "right 50\n");
 }
@@ -235,7 +235,7 @@ fn children_and_executed_programs_are_followed() {
         .expect("dioptra runs");
     let info = String::from_utf8_lossy(&output.stdout);
     assert!(info.contains("/true"), "{info}");
-    assert_eq!(changed_code(running.pid()), []);
+    assert_eq!(changed_code(running.pid()), Vec::<u64>::new());
     assert_eq!(running.end(), "right 2\n");
 }
 
@@ -256,7 +256,7 @@ fn ctrl_c_detaches_and_a_killed_recorder_does_no_harm() {
         while changed_code(running.pid()).is_empty() && std::time::Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_ne!(changed_code(running.pid()), []);
+        assert_ne!(changed_code(running.pid()), Vec::<u64>::new());
         // Another recorder keeps away.
         let output = record(running.pid(), &["--duration", "10ms"], folder.path());
         assert_eq!(output.status.code(), Some(125));
@@ -268,7 +268,7 @@ fn ctrl_c_detaches_and_a_killed_recorder_does_no_harm() {
         let status = recorder.wait().expect("its end");
         assert_eq!(status.success(), is_clean, "{status}");
         if is_clean {
-            assert_eq!(changed_code(running.pid()), []);
+            assert_eq!(changed_code(running.pid()), Vec::<u64>::new());
             assert_unbroken(&steps(folder.path()));
         }
     }
@@ -277,7 +277,7 @@ fn ctrl_c_detaches_and_a_killed_recorder_does_no_harm() {
     let said = recorded(running.pid(), &["--duration", "50ms"], folder.path());
     assert!(!said.contains("were lost"), "{said}");
     assert_unbroken(&steps(folder.path()));
-    assert_eq!(changed_code(running.pid()), []);
+    assert_eq!(changed_code(running.pid()), Vec::<u64>::new());
     assert_eq!(running.end(), "right 3\n");
 }
 

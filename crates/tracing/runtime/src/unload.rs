@@ -14,10 +14,12 @@ use dioptra_tracelayout::message::PRESENCE_SIZE;
 /// Lets go of what leads the C library here. Returns false if the runtime must stay: calls are open that will return
 /// through it.
 pub fn release() -> bool {
-    let mut is_open = false;
+    // SAFETY: the block of this thread, which the recorder has interrupted.
+    let is_busy = unsafe { (*crate::arch::block()).busy != 0 };
+    let mut is_open = is_busy;
     segments::all(|segment| {
         // SAFETY: segments are mapped. Other threads only take entries away, because nothing calls hooks of entries.
-        is_open = unsafe { holds_calls(segment) };
+        is_open |= unsafe { holds_calls(segment) };
         is_open
     });
     if is_open || libc_calls::pools().is_none() {

@@ -1,11 +1,9 @@
 //! A thread of another process that is stopped and made to call functions.
 
 use super::AttachError;
-use crate::serving::maps::Maps;
 use crate::serving::stopping::{self, Stop};
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -175,20 +173,6 @@ impl Borrowed {
     /// Returns the general registers at the stop.
     pub fn registers(&self) -> &Registers {
         &self.registers
-    }
-
-    /// Returns whether the thread was stopped inside of ranges of addresses, or has such an address on its stack.
-    pub fn leads_into(&self, ranges: &[Range<u64>], maps: &Maps) -> bool {
-        let is_inside = |address: u64| ranges.iter().any(|range| range.contains(&address));
-        let Registers { rip, rsp, .. } = self.registers;
-        let mut areas = maps.areas.iter();
-        let stack = areas.find(|area| (area.start..area.end).contains(&rsp));
-        let end = stack.map_or(rsp, |area| area.end);
-        let mut bytes = vec![0; (end - rsp) as usize];
-        let is_read = self.memory.read_exact_at(&mut bytes, rsp).is_ok();
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_ne_bytes(*word));
-        is_inside(rip) || !is_read || words.any(is_inside)
     }
 
     /// Returns the process's memory.

@@ -3,7 +3,7 @@
 use crate::analysis::prepare::open;
 use crate::serving::loaded::LoadedModules;
 use crate::serving::maps::{MappedModule, Maps};
-use crate::serving::stopping::{CannotStop, StoppedThreads};
+use crate::serving::stopping::{CannotStop, StoppedThreads, TracerCode};
 use dioptra_tracelayout::message::{PATCH_SIZE, Patch};
 use std::fs::File;
 use std::io;
@@ -16,6 +16,14 @@ pub struct Original {
     pub patch: Patch,
     /// The bytes that were there before, as many as the patch has.
     pub bytes: [u8; PATCH_SIZE],
+}
+
+impl Original {
+    /// Returns whether threads may execute a second instruction of the patch: the patch is longer than a jump or a call
+    /// with its prefix.
+    fn is_double(&self) -> bool {
+        self.patch.length > 6
+    }
 }
 
 /// Reads the bytes that the patches of a module will overwrite.
@@ -78,6 +86,8 @@ pub struct Restored {
     pub restored: usize,
     /// The number of patches that somebody else has overwritten meanwhile, and that were left alone.
     pub changed: usize,
+    /// The number of patches that stay because a thread stays in the tracer's code.
+    pub kept: usize,
 }
 
 impl Restored {
@@ -86,25 +96,37 @@ impl Restored {
         Restored {
             restored: self.restored + other.restored,
             changed: self.changed + other.changed,
+            kept: self.kept + other.kept,
         }
     }
 }
 
 /// Writes a process's own instructions back, while its threads are stopped.
 ///
-/// A thread that executes a patched place has its program counter before it or behind it: a patch begins with one
-/// instruction, a jump or a call, and nothing leads to the bytes behind that. So no thread has to leave the places.
+/// Most patches begin with one instruction, a jump or a call, and nothing leads to the bytes behind that. Some, of functions
+/// that begin with a call, have another instruction behind the jump, to which the pool's code leads. So threads first come
+/// out of the tracer's code; if one stays there, those patches stay, too.
 ///
 /// # Errors
 /// [`CannotStop`], if the threads can't be stopped or the memory can't be written.
 pub fn restore(pid: u32, modules: &LoadedModules) -> Result<Restored, CannotStop> {
+    let mut outcome = Restored::default();
+    if modules.originals().next().is_none() {
+        return Ok(outcome);
+    }
     // No thread is spared: 0 is none's id.
-    let _stopped = StoppedThreads::stop(pid, 0)?;
+    let mut stopped = StoppedThreads::stop(pid, 0)?;
+    let mut tracer = tracer_code(&Maps::read(pid)?, modules.thread_block());
+    let double = modules.originals().filter(|original| original.is_double());
+    tracer.ranges.extend(double.map(|original| {
+        let start = original.patch.address;
+        start + 1..start + u64::from(original.patch.length)
+    }));
+    let are_out = stopped.come_out(&tracer)?;
     let memory = File::options()
         .read(true)
         .write(true)
         .open(format!("/proc/{pid}/mem"))?;
-    let mut outcome = Restored::default();
     for original in modules.originals() {
         let size = usize::from(original.patch.length).min(PATCH_SIZE);
         let mut here = [0; PATCH_SIZE];
@@ -112,12 +134,26 @@ pub fn restore(pid: u32, modules: &LoadedModules) -> Result<Restored, CannotStop
             .read_exact_at(&mut here[..size], original.patch.address)
             .is_ok()
             && here[..size] == original.patch.bytes[..size];
-        if is_ours {
+        if !is_ours {
+            outcome.changed += usize::from(here[..size] != original.bytes[..size]);
+        } else if original.is_double() && !are_out {
+            outcome.kept += 1;
+        } else {
             memory.write_all_at(&original.bytes[..size], original.patch.address)?;
             outcome.restored += 1;
-        } else if here[..size] != original.bytes[..size] {
-            outcome.changed += 1;
         }
     }
     Ok(outcome)
+}
+
+/// Returns the code of the runtime and of the pools in a process.
+pub fn tracer_code(maps: &Maps, thread_block: i64) -> TracerCode {
+    let areas = maps.areas.iter();
+    let ours = areas
+        .filter(|area| area.path.starts_with(b"/memfd:dioptra"))
+        .filter(|area| area.protection & libc::PROT_EXEC as u8 != 0);
+    TracerCode {
+        ranges: ours.map(|area| area.start..area.end).collect(),
+        thread_block,
+    }
 }

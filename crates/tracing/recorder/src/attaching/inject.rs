@@ -1,19 +1,19 @@
 //! Brings the runtime into a running process.
 
 use super::borrowed::{Borrowed, CallPage};
+use super::detach::tracer_code;
 use super::libraries::Libraries;
 use super::safe_point::SafePoints;
 use super::{AttachError, Attached, LoadedRuntime, Recorder, Unsafe};
 use crate::program::runtime_file;
 use crate::serving::maps::{Maps, page_size};
-use crate::serving::stopping::{self, StacksSearched, StoppedThreads};
+use crate::serving::stopping::{self, StoppedThreads};
 use dioptra_processes::procfs;
 use dioptra_tracelayout::message::{ATTACH, AttachResult, RELEASE, RUNTIME, SOCKET, UNLOAD};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::thread::sleep;
@@ -73,8 +73,12 @@ pub fn inject(pid: u32, recorder: Recorder<'_>) -> Result<Attached, AttachError>
     if maps.areas.iter().any(|area| is_preloaded(&area.path)) {
         return Err(AttachError::Traced);
     }
+    if maps.areas.is_empty() {
+        // It has ended, and nobody has waited for it yet.
+        return Err(AttachError::Gone);
+    }
     let libraries = Libraries::read(pid, &maps).ok_or(AttachError::NoLibrary)?;
-    let mut thread = safe_thread(pid, &maps, &libraries)?;
+    let (mut thread, _) = safe_thread(pid, &maps, &libraries)?;
     let follows_programs = can_load(pid, recorder.runtime);
     let runtime = load(pid, &mut thread, &libraries, recorder, follows_programs)?;
     Ok(Attached {
@@ -83,24 +87,22 @@ pub fn inject(pid: u32, recorder: Recorder<'_>) -> Result<Attached, AttachError>
     })
 }
 
-/// Stops a thread of a process that can load a library now.
-fn safe_thread(pid: u32, maps: &Maps, libraries: &Libraries) -> Result<Borrowed, AttachError> {
+/// Stops a thread of a process that can load a library now. Returns the addresses of its frames, too.
+fn safe_thread(pid: u32, maps: &Maps, libraries: &Libraries) -> Result<(Borrowed, Vec<u64>), AttachError> {
     let mut points = SafePoints::new(pid, maps, libraries).ok_or(AttachError::Unsupported)?;
     let end = Instant::now() + PATIENCE;
     let mut rest = Duration::from_micros(200);
     let mut why = Unsafe::Unstopped;
     loop {
         let threads = procfs::threads(pid);
-        if threads.is_empty() {
+        let alive = |tid: &&u32| !stopping::is_gone(pid, **tid);
+        if !threads.iter().any(|tid| alive(&tid)) {
             return Err(AttachError::Gone);
         }
-        for tid in &threads {
-            if stopping::is_gone(pid, *tid) {
-                continue;
-            }
+        for tid in threads.iter().filter(alive) {
             match Borrowed::stop(pid, *tid) {
                 Ok(Some(thread)) => match points.examine(&thread) {
-                    Ok(()) => return Ok(thread),
+                    Ok(frames) => return Ok((thread, frames)),
                     Err(reason) => why = reason,
                 },
                 Ok(None) => {}
@@ -263,14 +265,19 @@ fn checked(result: i64, what: &'static str) -> Result<u64, AttachError> {
 }
 
 /// Unloads the runtime from a process whose code is its own again. Returns false if calls are open that will return
-/// through the tracer's code, so that the runtime has to stay.
+/// through the tracer's code, so that the runtime has to stay. `thread_block` is the offset of a thread's block from its
+/// thread pointer.
 ///
 /// # Errors
 /// [`AttachError`]
-pub fn unload(pid: u32, runtime: LoadedRuntime) -> Result<bool, AttachError> {
+pub fn unload(
+    pid: u32,
+    runtime: LoadedRuntime,
+    thread_block: i64,
+) -> Result<bool, AttachError> {
     let maps = Maps::read(pid).map_err(AttachError::at("reading its memory map"))?;
     let libraries = Libraries::read(pid, &maps).ok_or(AttachError::NoLibrary)?;
-    let mut thread = safe_thread(pid, &maps, &libraries)?;
+    let (mut thread, frames) = safe_thread(pid, &maps, &libraries)?;
     let instruction = system_call_instruction(&thread, &libraries)?;
     let page = page_size();
     let pages = CallPage {
@@ -282,17 +289,14 @@ pub fn unload(pid: u32, runtime: LoadedRuntime) -> Result<bool, AttachError> {
     if kept as i32 != 0 {
         return Ok(false);
     }
-    // Threads may still execute a hook, or return to one. Nothing leads there any more, so they come out.
-    let ours: Vec<Range<u64>> = maps
-        .areas
-        .iter()
-        .filter(|area| area.path.starts_with(b"/memfd:dioptra"))
-        .filter(|area| area.protection & libc::PROT_EXEC as u8 != 0)
-        .map(|area| area.start - 1..area.end)
-        .collect();
-    let left = StoppedThreads::stop(pid, thread.tid())
-        .and_then(|mut stopped| stopped.leave(&ours, StacksSearched::All));
-    if !left.is_ok_and(|held| held.is_empty()) || thread.leads_into(&ours, &maps) {
+    // Threads may still execute a hook. Nothing leads there any more, so they come out.
+    let tracer = tracer_code(&maps, thread_block);
+    if frames.iter().any(|frame| tracer.holds(*frame)) {
+        return Ok(false);
+    }
+    let are_out = StoppedThreads::stop(pid, thread.tid())
+        .and_then(|mut stopped| stopped.come_out(&tracer));
+    if !are_out.is_ok_and(|out| out) {
         return Ok(false);
     }
     let unload = runtime.bias + offset_of(UNLOAD)?;

@@ -197,7 +197,7 @@ pub mod inject {
     ///
     /// # Errors
     /// Always [`AttachError::Unsupported`].
-    pub fn unload(_: u32, _: LoadedRuntime) -> Result<bool, AttachError> {
+    pub fn unload(_: u32, _: LoadedRuntime, _: i64) -> Result<bool, AttachError> {
         Err(AttachError::Unsupported)
     }
 }

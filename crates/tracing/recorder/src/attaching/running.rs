@@ -92,10 +92,12 @@ impl RunningProcesses {
 
     /// Unloads the runtime from the processes, where no call is open that returns through it. The records must have been
     /// read before.
-    pub fn unload(&self) {
+    pub fn unload(&self, shared: &Shared) {
         for (pid, runtime) in self.lock().drain(..) {
             // Where this fails the runtime stays, and does nothing any more.
-            let _ = thread::scope(|scope| scope.spawn(|| unload(pid, runtime)).join());
+            let loaded = shared.state().planned.get(&pid).map(LoadedModules::thread_block);
+            let block = loaded.unwrap_or_default();
+            let _ = thread::scope(|scope| scope.spawn(|| unload(pid, runtime, block)).join());
         }
     }
 
@@ -128,6 +130,14 @@ impl RunningProcesses {
                     shared
                         .state()
                         .note(TraceNote::OverwrittenCode { pid, patches });
+                }
+                Ok(Restored { kept, .. }) if kept > 0 && !is_first => {
+                    shared.state().note(TraceNote::Undetached {
+                        pid,
+                        because: format!(
+                            "a thread stays in the tracer's code, perhaps in a signal handler that has interrupted it; {kept} jumps stay"
+                        ),
+                    });
                 }
                 Ok(_) => {}
                 Err(_) if procfs::started(pid).is_none() => {}

@@ -223,11 +223,11 @@ impl<'a> SafePoints<'a> {
         })
     }
 
-    /// Examines a stopped thread.
+    /// Examines a stopped thread, and returns the addresses of its frames, the innermost first.
     ///
     /// # Errors
     /// The reason why it can't load a library now.
-    pub fn examine(&mut self, thread: &Borrowed) -> Result<(), Unsafe> {
+    pub fn examine(&mut self, thread: &Borrowed) -> Result<Vec<u64>, Unsafe> {
         let frames = self.frames(thread).ok_or(Unsafe::Unknown)?;
         // The byte before a return address belongs to the call.
         let addresses: Vec<u64> = frames
@@ -265,7 +265,7 @@ impl<'a> SafePoints<'a> {
             }
             at += run;
         }
-        Ok(())
+        Ok(addresses)
     }
 
     /// Returns the thread's call stack, the innermost frame first; `None` if it can't be unwound to its end.

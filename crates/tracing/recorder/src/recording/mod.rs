@@ -257,7 +257,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     keep(&shared);
     collector.finish(&shared);
     if let Subject::Running(processes) = &subject {
-        processes.unload();
+        processes.unload(&shared);
     }
 
     let mut state = shared.state();

@@ -59,6 +59,8 @@ pub struct LoadedModules {
     in_work: HashSet<Planned>,
     /// The bytes under the patches of modules, by the modules' first addresses, if the recorder has attached.
     originals: HashMap<u64, Vec<Original>>,
+    /// The offset of a thread's block from its thread pointer, if the recorder has attached.
+    thread_block: i64,
 }
 
 impl LoadedModules {
@@ -67,8 +69,20 @@ impl LoadedModules {
         self.originals.values().flatten()
     }
 
-    /// Keeps the bytes that the patches of a module will overwrite.
-    pub fn keep_originals(&mut self, module: &MappedModule, originals: Vec<Original>) {
+    /// Returns the offset of a thread's block from its thread pointer.
+    pub fn thread_block(&self) -> i64 {
+        self.thread_block
+    }
+
+    /// Keeps the bytes that the patches of a module will overwrite. `thread_block` is the offset of a thread's block
+    /// from its thread pointer.
+    pub fn keep_originals(
+        &mut self,
+        module: &MappedModule,
+        originals: Vec<Original>,
+        thread_block: i64,
+    ) {
+        self.thread_block = thread_block;
         self.originals.insert(module.range().0, originals);
     }
 
@@ -118,6 +132,7 @@ impl LoadedModules {
             unloaded,
             in_work: HashSet::new(),
             originals: self.originals.clone(),
+            thread_block: self.thread_block,
         }
     }
 

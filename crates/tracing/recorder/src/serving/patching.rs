@@ -9,7 +9,7 @@
 //! once.
 
 use super::maps::MappedModule;
-use super::stopping::{CannotStop, StacksSearched, StoppedThreads, has_others};
+use super::stopping::{CannotStop, StoppedThreads, has_others};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use crate::analysis::prepare::open;
 use crate::arch::{SEES_AT_ONCE, is_one_instruction};
@@ -131,7 +131,7 @@ fn patch_stopped(
         .iter()
         .map(|patch| patch.address..patch.address + u64::from(patch.length))
         .collect();
-    let held: BTreeSet<usize> = stopped.leave(&ranges, StacksSearched::WithHandlers)?;
+    let held: BTreeSet<usize> = stopped.leave(&ranges)?;
     let free = patches
         .iter()
         .enumerate()

@@ -291,7 +291,7 @@ fn carry_out(
         }
         if next.applied == Applied::Done as u32 {
             if shared.attached {
-                keep_originals(pid, &mut planned, shared)?;
+                keep_originals(pid, hello, &mut planned, shared)?;
             }
             let (patches, module) = (&planned.plan.patches, &planned.module);
             next = patching::patch(stream, pid, hello, patches, module, shared)?;
@@ -311,7 +311,12 @@ fn carry_out(
 
 /// Keeps the bytes that a module's patches will overwrite, and leaves out the patches of code that somebody else has
 /// changed.
-fn keep_originals(pid: u32, planned: &mut PlannedModule, shared: &Shared) -> io::Result<()> {
+fn keep_originals(
+    pid: u32,
+    hello: &Hello,
+    planned: &mut PlannedModule,
+    shared: &Shared,
+) -> io::Result<()> {
     let patches = &mut planned.plan.patches;
     let originals = detach::originals(pid, &planned.module, patches)?;
     let functions = patches.len() - originals.len();
@@ -320,7 +325,7 @@ fn keep_originals(pid: u32, planned: &mut PlannedModule, shared: &Shared) -> io:
     patching::note(shared, pid, &planned.module, functions, obstacle);
     let mut state = shared.state();
     let loaded = state.planned.entry(pid).or_default();
-    loaded.keep_originals(&planned.module, originals);
+    loaded.keep_originals(&planned.module, originals, hello.addresses.thread_block);
     Ok(())
 }
 
