@@ -119,9 +119,12 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         signals.mask_before(),
         Streams::Ours,
     )?;
-    if let Some(before_start) = spec.before_start.take() {
-        before_start(command.pid()).map_err(system("recording samples of the command"))?;
-    }
+    let after_start = match spec.before_start.take() {
+        Some(before_start) => {
+            Some(before_start(command.pid()).map_err(system("recording samples of the command"))?)
+        }
+        None => None,
+    };
     // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
@@ -151,7 +154,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         let collecting = scope.spawn(|| {
             collector.run(&shared);
         });
-        let status = supervise(&mut command, &mut signals, &shared);
+        let status = supervise(&mut command, after_start, &mut signals, &shared);
         shared.arena.header().stop.store(1, Ordering::Relaxed);
         // Threads that wait for room see that there will be none.
         ArenaMemory::wake(&shared.arena.header().freed);
