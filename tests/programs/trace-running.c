@@ -3,9 +3,9 @@
 //
 //   trace-running THREADS MODE    runs until SIGTERM, then prints "right THREADS" or "wrong" and ends
 //
-// Modes: "busy" allocates memory and takes locks all the time; "calm" sleeps in poll between the steps; "first" calls
-// only from the main thread and needs no other; "execs" is calm and executes /bin/true now and then; "handlers" is busy,
-// and a timer's handler interrupts it.
+// Modes: "busy" allocates memory and takes locks all the time; "calm" sleeps in poll between the steps; "mixed" has two
+// busy threads, and the others are calm; "execs" is calm and executes /bin/true now and then; "handlers" is busy, and a
+// timer's handler interrupts it.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,6 +21,7 @@
 static volatile sig_atomic_t ended;
 static const char *mode;
 static volatile long handled;
+static int begun;
 
 static void end(int signal)
 {
@@ -53,7 +54,8 @@ static void *work(void *result)
 {
     double sum = 0;
     long n = 0;
-    int is_busy = strcmp(mode, "busy") == 0 || strcmp(mode, "handlers") == 0;
+    int number = __atomic_fetch_add(&begun, 1, __ATOMIC_RELAXED);
+    int is_busy = strcmp(mode, "busy") == 0 || strcmp(mode, "handlers") == 0 || (strcmp(mode, "mixed") == 0 && number < 2);
     *(long *)result = 1;
     while (!ended) {
         if (outer(n) != n + 2)

@@ -31,7 +31,7 @@ pub use recording::memory_budget::default_memory;
 pub use recording::notes::{PartLimit, TraceNote};
 pub use recording::outcome::{TraceError, TraceOutcome};
 pub use recording::record;
-pub use recording::spec::{BeforeStart, OnFull, TraceSpec};
+pub use recording::spec::{AfterStart, BeforeStart, OnFull, TraceSpec};
 pub use selection::patterns::{PatchError, PatchPatterns};
 pub use selection::rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use selection::selector::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector};

@@ -183,6 +183,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
 
     let program = spec.command.first().cloned().unwrap_or_default();
+<<<<<<< HEAD
     let mut subject = match spec.attach.as_slice() {
         [] => Subject::Command(hold(&spec, &signals, &listener.name, &runtime)?),
         pids => Subject::Running(RunningProcesses::claim(pids)?),
@@ -190,6 +191,23 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     if let (Some(before_start), Subject::Command(command)) = (spec.before_start.take(), &subject) {
         before_start(command.pid()).map_err(system("recording samples of the command"))?;
     }
+=======
+    if untraced::is_disturbed(&program) {
+        environment.retain(|(name, _)| name != "LD_PRELOAD");
+    }
+    let mut command = HeldCommand::hold_with(
+        &spec.command,
+        &environment,
+        signals.mask_before(),
+        Streams::Ours,
+    )?;
+    let after_start = match spec.before_start.take() {
+        Some(before_start) => {
+            Some(before_start(command.pid()).map_err(system("recording samples of the command"))?)
+        }
+        None => None,
+    };
+>>>>>>> main
     // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
@@ -221,6 +239,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         let collecting = scope.spawn(|| {
             collector.run(&shared);
         });
+<<<<<<< HEAD
         let status = match &mut subject {
             Subject::Command(command) => supervise(command, &mut signals, &shared),
             Subject::Running(processes) => {
@@ -231,6 +250,9 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
                 watched.map(|()| None)
             }
         };
+=======
+        let status = supervise(&mut command, after_start, &mut signals, &shared);
+>>>>>>> main
         shared.arena.header().stop.store(1, Ordering::Relaxed);
         // Threads that wait for room see that there will be none.
         ArenaMemory::wake(&shared.arena.header().freed);

@@ -9,7 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A function that is called with the command's process id before the command executes.
-pub type BeforeStart = Box<dyn FnOnce(u32) -> io::Result<()>>;
+pub type BeforeStart = Box<dyn FnOnce(u32) -> io::Result<AfterStart>>;
+
+/// A function that is called once the command has executed. It is dropped uncalled if the command can't execute.
+pub type AfterStart = Box<dyn FnOnce()>;
 
 /// The behaviour of a thread when the recorder can't keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::outcome::TraceError;
 use super::shared::{Shared, monotonic};
+use super::spec::AfterStart;
 use crate::collecting::collector::process_exists;
 use dioptra_processes::command::{CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
@@ -17,10 +18,14 @@ const TICK: Duration = Duration::from_millis(50);
 /// whether to keep it.
 pub fn supervise(
     command: &mut HeldCommand,
+    after_start: Option<AfterStart>,
     signals: &mut Signals,
     shared: &Shared,
 ) -> Result<Option<CommandStatus>, TraceError> {
     command.release()?;
+    if let Some(after_start) = after_start {
+        after_start();
+    }
     let mut is_kept = false;
     let mut status = None;
     loop {
