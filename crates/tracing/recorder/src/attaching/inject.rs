@@ -88,7 +88,11 @@ pub fn inject(pid: u32, recorder: Recorder<'_>) -> Result<Attached, AttachError>
 }
 
 /// Stops a thread of a process that can load a library now. Returns the addresses of its frames, too.
-fn safe_thread(pid: u32, maps: &Maps, libraries: &Libraries) -> Result<(Borrowed, Vec<u64>), AttachError> {
+fn safe_thread(
+    pid: u32,
+    maps: &Maps,
+    libraries: &Libraries,
+) -> Result<(Borrowed, Vec<u64>), AttachError> {
     let mut points = SafePoints::new(pid, maps, libraries).ok_or(AttachError::Unsupported)?;
     let end = Instant::now() + PATIENCE;
     let mut rest = Duration::from_micros(200);
@@ -270,11 +274,7 @@ fn checked(result: i64, what: &'static str) -> Result<u64, AttachError> {
 ///
 /// # Errors
 /// [`AttachError`]
-pub fn unload(
-    pid: u32,
-    runtime: LoadedRuntime,
-    thread_block: i64,
-) -> Result<bool, AttachError> {
+pub fn unload(pid: u32, runtime: LoadedRuntime, thread_block: i64) -> Result<bool, AttachError> {
     let maps = Maps::read(pid).map_err(AttachError::at("reading its memory map"))?;
     let libraries = Libraries::read(pid, &maps).ok_or(AttachError::NoLibrary)?;
     let (mut thread, frames) = safe_thread(pid, &maps, &libraries)?;
@@ -294,8 +294,8 @@ pub fn unload(
     if frames.iter().any(|frame| tracer.holds(*frame)) {
         return Ok(false);
     }
-    let are_out = StoppedThreads::stop(pid, thread.tid())
-        .and_then(|mut stopped| stopped.come_out(&tracer));
+    let are_out =
+        StoppedThreads::stop(pid, thread.tid()).and_then(|mut stopped| stopped.come_out(&tracer));
     if !are_out.is_ok_and(|out| out) {
         return Ok(false);
     }

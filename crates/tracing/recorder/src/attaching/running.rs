@@ -95,7 +95,11 @@ impl RunningProcesses {
     pub fn unload(&self, shared: &Shared) {
         for (pid, runtime) in self.lock().drain(..) {
             // Where this fails the runtime stays, and does nothing any more.
-            let loaded = shared.state().planned.get(&pid).map(LoadedModules::thread_block);
+            let loaded = shared
+                .state()
+                .planned
+                .get(&pid)
+                .map(LoadedModules::thread_block);
             let block = loaded.unwrap_or_default();
             let _ = thread::scope(|scope| scope.spawn(|| unload(pid, runtime, block)).join());
         }

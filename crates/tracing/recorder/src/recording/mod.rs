@@ -183,31 +183,16 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
 
     let program = spec.command.first().cloned().unwrap_or_default();
-<<<<<<< HEAD
     let mut subject = match spec.attach.as_slice() {
         [] => Subject::Command(hold(&spec, &signals, &listener.name, &runtime)?),
         pids => Subject::Running(RunningProcesses::claim(pids)?),
     };
-    if let (Some(before_start), Subject::Command(command)) = (spec.before_start.take(), &subject) {
-        before_start(command.pid()).map_err(system("recording samples of the command"))?;
-    }
-=======
-    if untraced::is_disturbed(&program) {
-        environment.retain(|(name, _)| name != "LD_PRELOAD");
-    }
-    let mut command = HeldCommand::hold_with(
-        &spec.command,
-        &environment,
-        signals.mask_before(),
-        Streams::Ours,
-    )?;
-    let after_start = match spec.before_start.take() {
-        Some(before_start) => {
+    let mut after_start = match (spec.before_start.take(), &subject) {
+        (Some(before_start), Subject::Command(command)) => {
             Some(before_start(command.pid()).map_err(system("recording samples of the command"))?)
         }
-        None => None,
+        _ => None,
     };
->>>>>>> main
     // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
@@ -239,9 +224,10 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         let collecting = scope.spawn(|| {
             collector.run(&shared);
         });
-<<<<<<< HEAD
         let status = match &mut subject {
-            Subject::Command(command) => supervise(command, &mut signals, &shared),
+            Subject::Command(command) => {
+                supervise(command, after_start.take(), &mut signals, &shared)
+            }
             Subject::Running(processes) => {
                 let attached = processes.attach(&listener.name, &shared);
                 let watched = attached
@@ -250,9 +236,6 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
                 watched.map(|()| None)
             }
         };
-=======
-        let status = supervise(&mut command, after_start, &mut signals, &shared);
->>>>>>> main
         shared.arena.header().stop.store(1, Ordering::Relaxed);
         // Threads that wait for room see that there will be none.
         ArenaMemory::wake(&shared.arena.header().freed);

@@ -258,7 +258,9 @@ impl StoppedThreads {
         if tracer.holds(registers.program_counter()) {
             return Ok(true);
         }
-        let block = registers.thread_pointer().wrapping_add_signed(tracer.thread_block);
+        let block = registers
+            .thread_pointer()
+            .wrapping_add_signed(tracer.thread_block);
         let mut busy = [0; 8];
         let at = block.wrapping_add_signed(BLOCK_BUSY);
         // A thread that has just begun or is ending may have no thread pointer.
