@@ -78,7 +78,7 @@ fn contradiction(arguments: &Arguments) -> Option<&'static str> {
         || !arguments.tid.is_empty();
     if arguments.command.is_empty() || has_target {
         Some(
-            "--trace goes with a command, without -a, -C, -p, -t and --cgroup: running programs are not traced",
+            "--trace goes with a command, without -a, -C, -p, -t and --cgroup; `dioptra trace record -p` attaches to running programs",
         )
     } else if arguments.output.as_os_str() == "-" {
         Some("--trace goes with a file, not with `-o -`")

@@ -367,18 +367,19 @@ fn stacks(registers: &Registers, is_main: bool, maps: &Maps) -> Vec<Range<u64>> 
         return Vec::new();
     };
     let from = registers.stack_pointer() & !7;
-    let mut found = vec![from..stack.end.min(from.saturating_add(STACK_SEARCHED))];
+    let used = from..stack.end.min(from.saturating_add(STACK_SEARCHED));
     // A handler with a stack of its own may have interrupted another one that has none: the thread's first stack
     // holds the C library's description of the thread, or is the process's.
     let first = match is_main {
         true => maps.areas.iter().find(|area| area.path == b"[stack]"),
         false => area(registers.thread_pointer()),
     };
-    if let Some(first) = first.filter(|first| first.start != stack.start) {
+    let first = first.filter(|first| first.start != stack.start);
+    let first = first.map(|first| {
         let searched = first.end.saturating_sub(STACK_SEARCHED);
-        found.push(first.start.max(searched)..first.end);
-    }
-    found
+        first.start.max(searched)..first.end
+    });
+    std::iter::once(used).chain(first).collect()
 }
 
 /// The code to which signal handlers return on x86-64: `mov rax, 15` (`rt_sigreturn`), `syscall`.
