@@ -31,7 +31,7 @@ fn built(flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// A program that runs until it is told to end.
+/// A program that runs until SIGTERM ends it.
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStdout>,

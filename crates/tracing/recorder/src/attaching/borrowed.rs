@@ -213,7 +213,7 @@ impl Borrowed {
     /// result, which is negative for an error.
     ///
     /// # Errors
-    /// Those of ptrace; [`AttachError::Lost`].
+    /// The errors of ptrace; [`AttachError::Lost`].
     pub fn system_call(
         &mut self,
         instruction: u64,
@@ -254,7 +254,7 @@ impl Borrowed {
     /// Lets the thread call a function with two arguments, and returns the result. `name` says which function that is.
     ///
     /// # Errors
-    /// Those of ptrace; [`AttachError::Lost`] if the function does not return within `patience`; [`AttachError::Gone`] if
+    /// The errors of ptrace; [`AttachError::Lost`] if the function does not return within `patience`; [`AttachError::Gone`] if
     /// the process ends meanwhile.
     pub fn call(
         &mut self,

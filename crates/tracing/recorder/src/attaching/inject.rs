@@ -74,7 +74,7 @@ pub fn inject(pid: u32, recorder: Recorder<'_>) -> Result<Attached, AttachError>
         return Err(AttachError::Traced);
     }
     if maps.areas.is_empty() {
-        // It has ended, and nobody has waited for it yet.
+        // A zombie: the process has ended, and its parent has not waited for it.
         return Err(AttachError::Gone);
     }
     let libraries = Libraries::read(pid, &maps).ok_or(AttachError::NoLibrary)?;
