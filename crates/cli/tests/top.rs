@@ -512,8 +512,6 @@ fn serial_the_browser_obeys_keys() {
     terminal.wait("the smaller screen", |text| {
         text.contains("sixty") && text.lines().all(|line| line.chars().count() <= 60)
     });
-    // crossterm keeps a key that comes in the same moment as a change of size until the next key.
-    std::thread::sleep(Duration::from_millis(300));
     terminal.press("h");
     terminal.wait("the help", |text| text.contains("move the cursor"));
     terminal.press("q");
@@ -528,4 +526,32 @@ fn serial_the_browser_obeys_keys() {
     assert_eq!(status.code(), Some(0));
     // The screen from before is back.
     terminal.wait("the old screen", |text| !text.contains("samples/s"));
+}
+
+/// A key counts at once, also where the terminal's size changes in the same moment.
+#[test]
+fn serial_keys_count_while_the_size_changes() {
+    or_skip!(programs::need_sampling());
+    let options = ["-e", "cpu-clock:u", "--", "sleep", "1000"];
+    let mut terminal = Terminal::start(&options, 24, 100);
+    terminal.wait("the screen", |text| text.contains("samples/s"));
+    // The moment in which a key used to be forgotten is short, and each pause hits another part of it.
+    for attempt in 0..200_u64 {
+        let (key, is_help) = match attempt % 2 {
+            0 => ("h", true),
+            _ => ("\x1b", false),
+        };
+        set_size(&terminal.line, 24, 100 - (attempt % 2) as u16);
+        programs::send_signal(terminal.child.id(), 28).expect("SIGWINCH");
+        let pause = Instant::now() + Duration::from_micros(attempt % 50 * 2);
+        while Instant::now() < pause {
+            std::hint::spin_loop();
+        }
+        terminal.press(key);
+        terminal.wait(&format!("the effect of key {attempt}"), |text| {
+            text.contains("move the cursor") == is_help
+        });
+    }
+    programs::send_signal(terminal.child.id(), 2).expect("SIGINT");
+    terminal.child.wait().expect("a child");
 }

@@ -2,19 +2,13 @@
 
 use crate::error::StoreError;
 use crate::ids::Hasher;
+use crate::layout::{self, Imports};
 use crate::schema::{Table, element};
 use arrow::array::{
     ArrayRef, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringArray, StringBuilder,
 };
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
-
-/// The level of zstd. Levels above it take much longer for a few percent.
-const LEVEL: i32 = 9;
 
 /// A column while it grows.
 pub(crate) enum Column {
@@ -139,42 +133,12 @@ impl Rows {
             });
         }
         let batch = RecordBatch::try_new(self.table.schema(), arrays)?;
+        let batch = layout::ordered(self.table, batch)?;
         let mut bytes = Vec::new();
-        let mut writer = ArrowWriter::try_new_with_options(&mut bytes, batch.schema(), options())?;
+        let options = layout::options(self.table, Imports::One);
+        let mut writer = ArrowWriter::try_new_with_options(&mut bytes, batch.schema(), options)?;
         writer.write(&batch)?;
         writer.close()?;
         Ok(bytes)
     }
-}
-
-/// Returns how Parquet is written: rising times as differences, long texts without statistics.
-///
-/// Most files are small, so statistics of pages and a copy of the schema in Arrow's own format would be much of them.
-pub(crate) fn options() -> ArrowWriterOptions {
-    let level = ZstdLevel::try_new(LEVEL).unwrap_or_default();
-    let times = ColumnPath::from("elapsed_ns");
-    let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(level))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .set_column_dictionary_enabled(times.clone(), false)
-        .set_column_encoding(times, Encoding::DELTA_BINARY_PACKED)
-        // Texts of any length would be cut in the middle of a character.
-        .set_statistics_truncate_length(None)
-        .set_column_index_truncate_length(None);
-    for column in [
-        "objects",
-        "totals",
-        "warnings",
-        "command",
-        "frames.list.element",
-        "function_ids.list.element",
-    ] {
-        let parts: Vec<String> = column.split('.').map(str::to_owned).collect();
-        let path = ColumnPath::from(parts);
-        properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
-    }
-    ArrowWriterOptions::new()
-        .with_properties(properties.build())
-        .with_skip_arrow_metadata(true)
 }

@@ -4,16 +4,15 @@
 //! same rows with new ids of imports, so no view shows them until a profile's row names the new id. That row is replaced
 //! as a whole, so each profile's rows count once at every moment. The old objects then belong to no profile.
 
-use crate::columns::options;
 use crate::error::StoreError;
 use crate::ids::{self, Hasher};
+use crate::layout::{LAYOUT, Parts};
 use crate::maintenance::{PartSums, sums};
 use crate::profile_row::{RowObject, StoredProfile, object_of};
 use crate::schema::{Table, VERSION};
 use crate::store::{FRESH, Store};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::filter_record_batch;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -148,6 +147,7 @@ impl Store {
         }
         let mut hash = Hasher::new("merge");
         hash.number(VERSION);
+        hash.number(LAYOUT);
         let imports = whole.iter().flat_map(|(unit, _)| &unit.profiles);
         imports.for_each(|profile| hash.text(&profile.import_id));
         let group_id = hash.id();
@@ -372,7 +372,7 @@ fn merged_rows(
 ) -> Result<Vec<u8>, StoreError> {
     let schema = table.schema();
     let mut merged = Vec::new();
-    let mut writer = ArrowWriter::try_new_with_options(&mut merged, schema.clone(), options())?;
+    let mut writer = Parts::new(table, &mut merged)?;
     for part in parts {
         let bytes = bytes::Bytes::copy_from_slice(part);
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?;
@@ -401,7 +401,7 @@ fn merged_rows(
                 });
             }
             let batch = RecordBatch::try_new(schema.clone(), columns)?;
-            writer.write(&filter_record_batch(&batch, &kept)?)?;
+            writer.write(filter_record_batch(&batch, &kept)?)?;
         }
     }
     writer.close()?;

@@ -160,6 +160,12 @@ pub enum StoreError {
     /// Making a table failed.
     #[error(transparent)]
     Arrow(#[from] arrow::error::ArrowError),
+    /// A query needs more memory than it may take.
+    #[error("the query needs more than {} of memory", binary(*limit))]
+    Memory {
+        /// The bytes that it may take.
+        limit: u64,
+    },
     /// A query failed; the text says why.
     #[error("{0}")]
     Query(String),
@@ -185,5 +191,14 @@ impl StoreError {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> StoreError {
         let path = path.into();
         move |source| StoreError::File { path, source }
+    }
+}
+
+/// Returns a number of bytes for people.
+fn binary(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..10_485_760 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
     }
 }

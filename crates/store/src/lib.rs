@@ -18,12 +18,17 @@ mod content;
 mod error;
 mod ids;
 mod labels;
+mod layout;
 mod maintenance;
+#[cfg(feature = "query")]
+mod memory;
 #[cfg(feature = "query")]
 mod output;
 #[cfg(feature = "query")]
 mod page;
 mod profile_row;
+#[cfg(feature = "query")]
+mod profile_table;
 #[cfg(feature = "query")]
 mod questions;
 pub mod schema;

@@ -95,6 +95,9 @@ fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         StoreError::NotRepairable { .. } => {
             Some("delete the profile's file in `profiles` and add the recording again")
         }
+        StoreError::Memory { .. } => Some(
+            "give it more with --memory, or ask about fewer samples: by date, service and host, or by event",
+        ),
         StoreError::Version { .. } => Some("use the dioptra that wrote it, or another place"),
         _ => None,
     }

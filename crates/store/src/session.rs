@@ -1,19 +1,26 @@
 //! The embedded engine: DataFusion over the tables of a store.
 
 use crate::error::StoreError;
+use crate::memory;
+use crate::profile_table::ProfileTable;
 use crate::schema::Table;
 use crate::storage::Storage;
 use crate::store::Store;
 use crate::views;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
+use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::functions_nested::array_has::array_has_udf;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::StreamExt;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +30,20 @@ use tokio::runtime::Runtime;
 /// The number of times that a query is answered anew because profiles were merged while it ran.
 const ATTEMPTS: u32 = 5;
 
+/// The rows of a batch where memory is short.
+const SMALL_BATCH: usize = 1024;
+
+/// The bytes that each sort keeps for the merging of what it wrote to disk, where memory is short.
+const SORT_BYTES: usize = 1 << 20;
+
 /// A session of queries over a store.
 pub struct Session {
     storage: Arc<Storage>,
     place: String,
     opened: RefCell<Opened>,
     runtime: Runtime,
+    /// The bytes that a query may reserve.
+    memory: u64,
     /// The queries that were asked, in order.
     asked: RefCell<Vec<String>>,
 }
@@ -53,20 +68,30 @@ pub struct Answer {
 
 impl Session {
     /// Makes a session over a store: the tables of [`crate::schema`] as `store_…`, the views of [`crate::views`], and
-    /// the function `stack_contains(frames, 'name')`.
+    /// the function `stack_contains(frames, 'name')`. Its queries may reserve a third of the available memory.
     ///
     /// # Errors
     /// The store's place is no place of objects.
     pub fn open(store: &Store) -> Result<Session, StoreError> {
+        Session::open_with_memory(store, None)
+    }
+
+    /// Makes a session as [`Session::open`] does, whose queries may reserve this number of bytes.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_with_memory(store: &Store, memory: Option<u64>) -> Result<Session, StoreError> {
+        let memory = memory.unwrap_or_else(memory::default_limit);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let opened = open(&store.storage, store.place(), &runtime)?;
+        let opened = open(&store.storage, store.place(), memory, &runtime)?;
         Ok(Session {
             storage: Arc::clone(&store.storage),
             place: store.place().to_owned(),
             opened: RefCell::new(opened),
             runtime,
+            memory,
             asked: RefCell::default(),
         })
     }
@@ -75,7 +100,8 @@ impl Session {
     /// query is answered anew: the engine may have listed the objects of before and read the rows of after.
     ///
     /// # Errors
-    /// The statement is wrong or is no query, an object of the store can't be read, or profiles are merged all the time.
+    /// The statement is wrong or is no query, an object of the store can't be read, the query needs more memory than it
+    /// may take, or profiles are merged all the time.
     pub fn sql(&self, sql: &str) -> Result<Answer, StoreError> {
         self.asked.borrow_mut().push(sql.to_owned());
         for _ in 0..ATTEMPTS {
@@ -87,26 +113,36 @@ impl Session {
             if opened.before.iter().all(is_same) {
                 return answer;
             }
-            *opened = open(&self.storage, &self.place, &self.runtime)?;
+            *opened = open(&self.storage, &self.place, self.memory, &self.runtime)?;
         }
         Err(StoreError::Merged)
     }
 
+    /// Answers a query. One that needs more memory than it may take is asked again with joins that sort both sides:
+    /// these take longer, and write to disk what has no place in memory.
     fn answer(&self, sql: &str) -> Result<Answer, StoreError> {
-        let only_queries = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
         let context = self.opened.borrow().context.clone();
-        self.runtime.block_on(async {
-            let frame = context.sql_with_options(sql, only_queries).await?;
-            let fields = frame.schema().fields().iter();
-            let fields: Vec<Arc<Field>> = fields.cloned().collect();
-            let schema = Arc::new(Schema::new(fields));
-            let batches = frame.collect().await?;
-            // An engine's columns may be stricter than those that it announced.
-            let schema = batches.first().map_or(schema, RecordBatch::schema);
-            Ok(Answer { schema, batches })
+        let answer = match self.runtime.block_on(collected(&context, sql)) {
+            Err(error) if is_out_of_memory(&error) => {
+                let mut state = context.state();
+                // The engine merges sorted parts side by side, a batch of each.
+                let mut config = state
+                    .config()
+                    .clone()
+                    .with_batch_size(SMALL_BATCH)
+                    // Each part sorts on its own, and one alone would be joined by hashes again.
+                    .with_target_partitions(2)
+                    .with_sort_spill_reservation_bytes(SORT_BYTES);
+                config.options_mut().optimizer.prefer_hash_join = false;
+                *state.config_mut() = config;
+                let context = SessionContext::new_with_state(state);
+                self.runtime.block_on(collected(&context, sql))
+            }
+            result => result,
+        };
+        answer.map_err(|error| match is_out_of_memory(&error) {
+            true => StoreError::Memory { limit: self.memory },
+            false => error.into(),
         })
     }
 
@@ -114,6 +150,35 @@ impl Session {
     pub fn asked(&self) -> Vec<String> {
         self.asked.borrow().clone()
     }
+}
+
+/// Returns whether a query ended because it needs more memory than it may take.
+fn is_out_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
+/// Returns the rows that answer a query. Their memory counts as the query's.
+async fn collected(context: &SessionContext, sql: &str) -> Result<Answer, DataFusionError> {
+    let only_queries = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
+    let frame = context.sql_with_options(sql, only_queries).await?;
+    let fields = frame.schema().fields().iter();
+    let fields: Vec<Arc<Field>> = fields.cloned().collect();
+    let schema = Arc::new(Schema::new(fields));
+    let pool = Arc::clone(&context.runtime_env().memory_pool);
+    let memory = MemoryConsumer::new("the answer").register(&pool);
+    let mut rows = frame.execute_stream().await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        memory.try_grow(batch.get_array_memory_size())?;
+        batches.push(batch);
+    }
+    // An engine's columns may be stricter than those that it announced.
+    let schema = batches.first().map_or(schema, RecordBatch::schema);
+    Ok(Answer { schema, batches })
 }
 
 /// Returns the objects of profiles' rows.
@@ -140,14 +205,23 @@ fn refuse_empty(storage: &Storage) -> Result<(), StoreError> {
 }
 
 /// Makes an engine with the tables, views and functions of a store.
-fn open(storage: &Storage, place: &str, runtime: &Runtime) -> Result<Opened, StoreError> {
+fn open(
+    storage: &Storage,
+    place: &str,
+    memory: u64,
+    runtime: &Runtime,
+) -> Result<Opened, StoreError> {
     let before = profile_rows(storage)?;
     refuse_empty(storage)?;
     let mut config = SessionConfig::new().with_information_schema(true);
     let options = &mut config.options_mut().execution;
     // The folders of partitions lie below a table's folder.
     options.listing_table_ignore_subdirectory = false;
-    let context = SessionContext::new_with_config(config);
+    let pool = FairSpillPool::new(usize::try_from(memory).unwrap_or(usize::MAX));
+    let environment = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .build_arc()?;
+    let context = SessionContext::new_with_config_rt(config, environment);
     let contains = array_has_udf().as_ref().clone();
     context.register_udf(contains.with_aliases(["stack_contains"]));
     let mut tables = vec![Table::Profiles];
@@ -197,6 +271,10 @@ fn register(
         .with_schema(table.schema());
     let name = format!("store_{}", table.folder());
     let listing = ListingTable::try_new(config)?;
-    context.register_table(name, Arc::new(listing))?;
+    let provider: Arc<dyn TableProvider> = match table {
+        Table::Profiles => Arc::new(ProfileTable::new(listing)),
+        _ => Arc::new(listing),
+    };
+    context.register_table(name, provider)?;
     Ok(())
 }

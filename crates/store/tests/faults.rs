@@ -142,6 +142,26 @@ mod servers {
     }
 
     #[test]
+    fn a_question_reads_the_rows_of_profiles_once() {
+        let recording = or_skip!(Recording::of("shares", &["50"], &["-g"]));
+        let bucket = Bucket::start();
+        assert!(add(&bucket, &recording, "60s").status.success());
+        let reads_of = |words: &[&str]| {
+            bucket.reads("");
+            answer(&bucket, words);
+            bucket.reads("all/profiles/")
+        };
+        let once = reads_of(&["query", "SELECT count(start_ns) AS n FROM profiles"]);
+        assert!(once > 0, "no read was counted");
+        // The question for the event, and the question itself.
+        assert_eq!(reads_of(&["query", "top-functions"]), once);
+        assert_eq!(reads_of(&["query", "flame"]), once);
+        let sides = ["--from", "service=web", "--to", "service=web"];
+        let regressions = [&["query", "regressions"][..], &sides].concat();
+        assert_eq!(reads_of(&regressions), once);
+    }
+
+    #[test]
     fn a_server_that_is_not_there_is_said() {
         let recording = or_skip!(Recording::of("shares", &["50"], &["-g"]));
         let mut command = Bucket::start().command();
@@ -242,27 +262,16 @@ fn a_full_disk_is_said_and_loses_nothing() {
     assert!(refused > 1, "{refused}");
 }
 
-#[test]
-fn a_truncated_file_of_each_table_is_said() {
-    let recording = or_skip!(Recording::of("shares", &["100"], &["-g"]));
-    let store = recording.store();
-    recording.add_to(&store);
-    let expected = totals(&store);
-    let mut tables = 0;
-    for table in [
-        "profiles",
-        "samples",
-        "stacks",
-        "functions",
-        "modules",
-        "mappings",
-    ] {
-        let file = common::only_file(&Path::new(&store).join(table));
+/// Cuts the only file of each of these tables at several places. A query of the table must fail, and so must `verify`,
+/// which names the file. At last the store is whole again.
+fn cuts_are_said(store: &str, tables: &[&str]) {
+    for table in tables {
+        let file = common::only_file(&Path::new(store).join(table));
         let bytes = fs::read(&file).unwrap();
         for kept in [0, 3, bytes.len() / 2, bytes.len() - 1] {
             fs::write(&file, &bytes[..kept]).unwrap();
             let sql = format!("SELECT count(*) AS n FROM {table}");
-            let words = ["query", "--store", &store, "--format", "csv", &sql];
+            let words = ["query", "--store", store, "--format", "csv", &sql];
             let query = store_command().args(words).output().unwrap();
             assert_eq!(
                 query.status.code(),
@@ -272,7 +281,7 @@ fn a_truncated_file_of_each_table_is_said() {
             );
             assert!(said(&query).starts_with("dioptra: "), "{}", said(&query));
             let verified = store_command()
-                .args(["verify", "--store", &store])
+                .args(["verify", "--store", store])
                 .output()
                 .unwrap();
             assert_eq!(verified.status.code(), Some(1));
@@ -283,10 +292,45 @@ fn a_truncated_file_of_each_table_is_said() {
             );
         }
         fs::write(&file, &bytes).unwrap();
-        tables += 1;
     }
-    assert_eq!(tables, 6);
-    assert_eq!(totals(&store), expected);
-    let verified = run(["verify", "--store", &store]);
+    let verified = run(["verify", "--store", store]);
     assert!(verified.contains("# 1 profile is whole"), "{verified}");
+}
+
+#[test]
+fn a_truncated_file_of_each_table_of_samples_is_said() {
+    let recording = or_skip!(Recording::of("shares", &["100"], &["-g"]));
+    let store = recording.store();
+    recording.add_to(&store);
+    let expected = totals(&store);
+    cuts_are_said(
+        &store,
+        &[
+            "profiles",
+            "samples",
+            "stacks",
+            "functions",
+            "modules",
+            "mappings",
+        ],
+    );
+    assert_eq!(totals(&store), expected);
+}
+
+#[test]
+fn a_truncated_file_of_windows_is_said() {
+    let (folder, file) = or_skip!(common::windows());
+    let store = word(&folder.path().join("store")).to_owned();
+    run(["add", word(&file), "--to", &store]);
+    cuts_are_said(&store, &["windows", "window_totals"]);
+}
+
+#[test]
+fn a_truncated_file_of_calls_is_said() {
+    // Estimates are there only where calls were sampled.
+    let options = ["-P", ".", "-F", "sixty@sample=1/3"];
+    let (folder, trace) = or_skip!(common::trace("shares", &["200"], &options));
+    let store = word(&folder.path().join("store")).to_owned();
+    run(["add", word(&trace), "--to", &store]);
+    cuts_are_said(&store, &["calls", "call_estimates"]);
 }

@@ -139,3 +139,56 @@ fn a_bucket_is_a_store() {
         }
     }
 }
+
+#[cfg(feature = "query")]
+#[test]
+fn profiles_in_a_bucket_are_merged() {
+    const STORE: &str = "s3://profiles/merged";
+    const COPIES: usize = 4;
+    let server = or_skip!(Server::start());
+    let recording = or_skip!(Recording::of("shares", &["50"], &["-g"]));
+    let run = |words: &[&str]| {
+        let mut command = server.command();
+        text(&checked(command.args(words).args(["--store", STORE])))
+    };
+    let copies: Vec<PathBuf> = (0..COPIES)
+        .map(|number| {
+            let file = recording.folder.path().join(format!("copy-{number}.data"));
+            common::distinct_copy(&recording.file, &file, number);
+            file
+        })
+        .collect();
+    let mut add = server.command();
+    add.arg("add").args(&copies);
+    checked(add.args(["--to", STORE, "--service", "web", "--host", "a"]));
+    let rows = || {
+        let answer = run(&["query", "--format", "json", common::TOTALS]);
+        common::totals_of(&serde_json::from_str(&answer).unwrap())
+    };
+    let mut expected = recording.report();
+    for (samples, weight) in expected.values_mut() {
+        *samples *= COPIES as i64;
+        *weight *= COPIES as i64;
+    }
+    assert_eq!(rows(), expected);
+    let merged = run(&["compact", "--settle", "0s"]);
+    assert!(
+        merged.contains("# merged 4 profiles in 1 group: 5 objects of"),
+        "{merged}"
+    );
+    assert!(merged.contains("instead of 20 objects"), "{merged}");
+    assert_eq!(rows(), expected);
+    let collected = run(&["gc", "--older-than", "0s"]);
+    assert!(collected.contains("# deleted 20 objects"), "{collected}");
+    assert_eq!(rows(), expected);
+    let verified = run(&["verify"]);
+    assert!(verified.contains("# 4 profiles are whole"), "{verified}");
+    // Merged recordings are known, and there is nothing left to merge.
+    let mut again = server.command();
+    again.arg("add").args(&copies).args(["--to", STORE]);
+    let told = String::from_utf8(checked(&mut again).stderr).unwrap();
+    assert_eq!(told.matches("is there already").count(), COPIES, "{told}");
+    let merged = run(&["compact", "--settle", "0s"]);
+    assert!(merged.contains("# merged 0 profiles"), "{merged}");
+    assert_eq!(rows(), expected);
+}

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{checked, dioptra, run, store_command, text, word};
-use dioptra_testprograms::{self as programs, Skip, or_skip};
+use dioptra_testprograms::{Skip, or_skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,19 +21,7 @@ struct Traced {
 
 impl Traced {
     fn of(program: &str, words: &[&str], options: &[&str]) -> Result<Traced, Skip> {
-        let dioptra = dioptra()?;
-        let program = programs::c(program, &[])?;
-        let folder = tempfile::tempdir().unwrap();
-        let trace = folder.path().join("dioptra.trace");
-        let mut record = Command::new(dioptra);
-        record
-            .args(["trace", "record", "-d", word(&trace)])
-            .args(options);
-        let output = record.arg("--").arg(program).args(words).output().unwrap();
-        if !trace.join("info.json").exists() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Skip::new(format!("nothing can be traced here: {said}")));
-        }
+        let (folder, trace) = common::trace(program, words, options)?;
         Ok(Traced { folder, trace })
     }
 

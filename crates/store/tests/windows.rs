@@ -6,33 +6,13 @@ mod common;
 use common::{checked, dioptra, run, text, word};
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::record::Record;
-use dioptra_testprograms::{self as programs, Skip, or_skip};
+use dioptra_testprograms::or_skip;
 use dioptra_windows::section::WindowsSection;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use tempfile::TempDir;
-
-const GROUP: &str = "{page-faults,task-clock,minor-faults}";
-
-fn recording() -> Result<(TempDir, PathBuf), Skip> {
-    programs::need_sampling()?;
-    let program = programs::c("windows", &["-no-pie"])?;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("perf.data");
-    let mut record = Command::new(dioptra()?);
-    record.args([
-        "record",
-        "-g",
-        "-o",
-        word(&file),
-        "--windows=long=1ms,short=10,jitter=3,batch=3",
-    ]);
-    checked(record.args(["-e", GROUP, "--"]).arg(program).arg("200"));
-    Ok((folder, file))
-}
 
 /// Returns the number of windows, and the sum of each event over them, from the samples alone.
 fn counted(path: &Path) -> (i64, BTreeMap<String, i64>) {
@@ -85,7 +65,7 @@ fn query(store: &str, sql: &str) -> Value {
 
 #[test]
 fn windows_hold_the_counts_of_the_recording() {
-    let (folder, file) = or_skip!(recording());
+    let (folder, file) = or_skip!(common::windows());
     let store = word(&folder.path().join("store")).to_owned();
     run(["add", word(&file), "--to", &store]);
     let (windows, sums) = counted(&file);

@@ -19,6 +19,7 @@
 mod build;
 mod limit;
 mod machine;
+mod npm;
 mod perf;
 mod python;
 mod skip;
@@ -29,6 +30,7 @@ pub use machine::{
     as_nobody, is_root, need_root, need_sampling, need_shared_data, need_tool, paranoid,
     repository_root, send_signal, shared_data, tool,
 };
+pub use npm::npm_package;
 pub use perf::{Recorded, perf_record};
 pub use python::python_with;
 pub use skip::{NO_SKIP, SKIPS_FILE, Skip, output_of, skip, skips_are_forbidden};

@@ -17,7 +17,7 @@ use crate::commands::record::flight::Flight;
 use crate::commands::record::progress::{SharedTerminal, Terminal};
 use crate::exit::Exit;
 use crate::remedies;
-use dioptra_recorder::{RecordExtension, record_with};
+use dioptra_recorder::{RecordError, RecordExtension, record_with};
 use dioptra_windows::record::WindowsRecorder;
 use std::cell::RefCell;
 
@@ -53,6 +53,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let windows = windows.and_then(|windows| windows.outcome());
     let outcome = match recorded {
         Ok(outcome) => outcome,
+        // The recorder that starts the command says why it did not start.
+        Err(RecordError::Unwanted) => return Ok(Exit::Done),
         Err(error) => {
             terminal.say(&remedies::with_remedy(&error));
             return Ok((&error).into());

@@ -1,8 +1,9 @@
 //! `dioptra record --trace`: samples and calls of one run.
 
 use super::{DIOPTRA, METHODS, five, text};
-use dioptra_testprograms::{self as programs, or_skip};
+use dioptra_testprograms::{self as programs, Language, Program, or_skip};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -95,6 +96,97 @@ fn a_run_that_cannot_have_both_is_a_wrong_argument() {
         assert!(said.contains(word), "{arguments:?}: {said}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// The profile names the code that the tracer has made, and perf counts as many samples there.
+#[test]
+fn serial_samples_of_the_tracer_are_named() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_tool("perf"));
+    let flags = METHODS[0].iter().copied().chain(["-O1"]);
+    let program = or_skip!(
+        Program::new(Language::C, "trace-calls")
+            .no_flags()
+            .flags(flags)
+            .build()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let program = program.to_str().unwrap();
+    let output = record(
+        folder.path(),
+        &["-q", "-F", "2000", "--trace", "--", program, "fib", "27"],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report = shown(folder.path(), &["report", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let columns = report["columns"].as_array().unwrap();
+    let column = |id: &str| {
+        columns
+            .iter()
+            .position(|column| column["id"] == id)
+            .unwrap()
+    };
+    let (module, function) = (column("module"), column("function"));
+    let samples = column("samples");
+    let rows = report["rows"].as_array().unwrap().iter();
+    let named: Vec<(&str, u64)> = rows
+        .map(|row| &row["cells"])
+        .filter(|cells| cells[module] == "[dioptra trace]")
+        .map(|cells| {
+            (
+                cells[function].as_str().unwrap(),
+                cells[samples].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let perf = Command::new("perf")
+        .args(["script", "-i", "perf.data", "-F", "ip,sym,dso"])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(perf.status.success(), "{}", text(&perf.stderr));
+    let perf = text(&perf.stdout);
+    let counted = perf.lines().filter(|line| line.contains("memfd:dioptra"));
+    let counted = counted.count() as u64;
+    assert!(counted > 0, "{perf}");
+    assert_eq!(named, [("[hooks and thunks]", counted)], "{report}");
+}
+
+/// Commands that can't execute, found out before and after the recorder of samples has begun.
+#[test]
+fn an_older_profile_stays_if_the_command_cannot_start() {
+    or_skip!(programs::need_sampling());
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.path().join("text"), "no program\n").unwrap();
+    let recorded = record(folder.path(), &["-q", "--", "true"]);
+    assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+    let file = folder.path().join("perf.data");
+    let before = fs::read(&file).unwrap();
+    for trace in [&["-q"][..], &["-q", "--trace"]] {
+        for command in ["no-such-command-anywhere", "./script", "./text"] {
+            let output = record(folder.path(), &[trace, &["--", command]].concat());
+            let said = text(&output.stderr);
+            let status = output.status.code();
+            assert!(
+                matches!(status, Some(126 | 127)),
+                "{trace:?} {command}: {status:?} {said}"
+            );
+            assert_eq!(fs::read(&file).unwrap(), before, "{trace:?} {command}");
+        }
+    }
+    // The script, the text and the profile are all that is there.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    let output = record(folder.path(), &["-q", "--trace", "--", "true"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_ne!(fs::read(&file).unwrap(), before);
+    assert_eq!(
+        fs::read(folder.path().join("perf.data.old")).unwrap(),
+        before
+    );
 }
 
 #[test]

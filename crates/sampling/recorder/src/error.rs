@@ -38,6 +38,9 @@ pub enum RecordError {
         /// The cause.
         source: io::Error,
     },
+    /// The observer does not want the recording ([`Observer::wants_file`](crate::Observer::wants_file)).
+    #[error("the recording is not wanted")]
+    Unwanted,
     /// Signals can't be received.
     #[error("receiving signals: {0}")]
     Signals(io::Error),

@@ -50,6 +50,11 @@ pub trait Observer {
     }
     /// Learns that the events are open, and count from now on unless the recording has a delay.
     fn begun(&mut self) {}
+    /// Returns whether the file shall get its name, after [`Observer::begun`]. Otherwise the recording ends as
+    /// [`RecordError::Unwanted`], and an older file of that name stays.
+    fn wants_file(&mut self) -> bool {
+        true
+    }
     /// Receives the progress, about ten times a second.
     fn progress(&mut self, progress: Progress);
     /// Learns that the recording has ended, well or (`failure`) not, but that the command still runs and is waited
@@ -391,16 +396,19 @@ impl<'a> Recording<'a> {
                 self.span.0 = features::monotonic_time();
             }
         }
+        if self.enabled_at.is_some() {
+            self.start_extension()?;
+        }
+        observer.begun();
+        if !observer.wants_file() {
+            return Err(RecordError::Unwanted);
+        }
         if let Some(created) = self.created.take() {
             created.publish().map_err(|source| RecordError::Create {
                 path: self.spec.output.clone(),
                 source,
             })?;
         }
-        if self.enabled_at.is_some() {
-            self.start_extension()?;
-        }
-        observer.begun();
         let begin = Instant::now();
         let ending = self.follow(begin, command, signals, observer);
         // An error while reading loses no record that was read before.

@@ -55,6 +55,27 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
+/// Parses a number of bytes such as `500M` or `8G`.
+#[cfg(feature = "query")]
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no size such as 500M or 8G");
+    let split = text
+        .find(|digit: char| !digit.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let bytes: u64 = match unit {
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    match number.checked_mul(bytes) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err(wrong()),
+    }
+}
+
 /// Returns a number of bytes for people.
 fn bytes(bytes: u64) -> String {
     match bytes {
@@ -91,6 +112,16 @@ mod tests {
             "18446744073709551615d",
         ] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[cfg(feature = "query")]
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("8G"), Ok(8_589_934_592));
+        assert_eq!(size("500M"), Ok(524_288_000));
+        for wrong in ["", "8", "0M", "M", "-1M", "1T", "1.5G", "99999999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
         }
     }
 }

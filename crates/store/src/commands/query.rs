@@ -1,6 +1,6 @@
 //! `query`: SQL and named questions.
 
-use super::{Patience, duration};
+use super::{Patience, duration, size};
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use dioptra_store::{
@@ -50,6 +50,10 @@ pub struct Arguments {
     /// Also show, on standard error, the SQL that was asked, a statement a line: other engines answer it, too
     #[arg(long, global = true)]
     show_sql: bool,
+    /// The memory that the query may take, such as 500M or 8G; what has no place in it is written to temporary files
+    /// (TMPDIR) [default: a third of the available memory]
+    #[arg(long, value_name = "SIZE", value_parser = size, global = true)]
+    memory: Option<u64>,
     #[command(flatten)]
     patience: Patience,
     #[command(subcommand)]
@@ -177,7 +181,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!("Parquet is no text for a terminal; redirect it, or give a file with -o");
     }
     let store = Store::open_within(place, arguments.patience.timeout)?;
-    let session = Session::open(&store)?;
+    let session = Session::open_with_memory(&store, arguments.memory)?;
     let (answer, event) = match &arguments.question {
         None => {
             let sql = arguments.sql.as_deref().unwrap_or_default();

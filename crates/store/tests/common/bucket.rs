@@ -29,6 +29,8 @@ struct State {
     objects: BTreeMap<String, Vec<u8>>,
     manner: Manner,
     requests: usize,
+    /// The keys that were read, in order.
+    reads: Vec<String>,
     /// Connections that are kept open without an answer.
     held: Vec<TcpStream>,
 }
@@ -80,6 +82,7 @@ impl Bucket {
             objects: BTreeMap::new(),
             manner: Manner::Well,
             requests: 0,
+            reads: Vec::new(),
             held: Vec::new(),
         }));
         let stops = Arc::new(AtomicBool::new(false));
@@ -111,6 +114,12 @@ impl Bucket {
         self.state.lock().unwrap().requests
     }
 
+    /// Returns how often objects with this prefix were read since the last call.
+    pub fn reads(&self, prefix: &str) -> usize {
+        let reads = std::mem::take(&mut self.state.lock().unwrap().reads);
+        reads.iter().filter(|key| key.starts_with(prefix)).count()
+    }
+
     /// Deletes all objects.
     pub fn clear(&self) {
         self.state.lock().unwrap().objects.clear();
@@ -136,6 +145,10 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
         let (manner, number) = {
             let mut state = state.lock().unwrap();
             state.requests += 1;
+            if request.method == "GET" {
+                let key = request.path.trim_start_matches("/profiles/");
+                state.reads.push(key.to_owned());
+            }
             (state.manner, state.requests)
         };
         match manner {

@@ -141,6 +141,45 @@ impl Recording {
     }
 }
 
+/// Traces the calls of a test program. Returns the folder that holds the trace, and the trace.
+pub fn trace(program: &str, words: &[&str], options: &[&str]) -> Result<(TempDir, PathBuf), Skip> {
+    let dioptra = dioptra()?;
+    let program = programs::c(program, &[])?;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("dioptra.trace");
+    let mut record = Command::new(dioptra);
+    record
+        .args(["trace", "record", "-d", word(&trace)])
+        .args(options);
+    let output = record.arg("--").arg(program).args(words).output().unwrap();
+    if !trace.join("info.json").exists() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(Skip::new(format!("nothing can be traced here: {said}")));
+    }
+    Ok((folder, trace))
+}
+
+/// Records a test program with windows. Returns the folder that holds the recording, and the recording.
+pub fn windows() -> Result<(TempDir, PathBuf), Skip> {
+    programs::need_sampling()?;
+    let program = programs::c("windows", &["-no-pie"])?;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = Command::new(dioptra()?);
+    record.args([
+        "record",
+        "-g",
+        "-o",
+        word(&file),
+        "--windows=long=1ms,short=10,jitter=3,batch=3",
+        "-e",
+        "{page-faults,task-clock,minor-faults}",
+        "--",
+    ]);
+    checked(record.arg(program).arg("200"));
+    Ok((folder, file))
+}
+
 /// The query whose rows are [`Totals`], in SQL that every engine understands.
 pub const TOTALS: &str = "SELECT function, module, sum(samples) AS samples, sum(weight) AS weight \
      FROM samples GROUP BY function, module";

@@ -34,6 +34,57 @@ pub const ASAN_LAST: &str = "verify_asan_link_order=0";
 /// the recorder's own filters, and others that are known to allow the runtime's system calls.
 pub const FILTERS: &str = "DIOPTRA_TRACE_FILTERS";
 
+/// The name of the runtime's function that connects a process which was already running when the runtime was loaded.
+///
+/// The recorder lets a thread of the process call it with two arguments, which must stay where they are: `NAME=VALUE`
+/// with [`SOCKET`] as its name, and the same with [`RUNTIME`], or null if executed programs could not load the runtime's
+/// file. The function returns an [`AttachResult`].
+pub const ATTACH: &str = "dioptra_attach";
+
+/// The name of the runtime's function that prepares a process to lose the runtime. Returns 0, or 1 if calls are open
+/// that will return through it.
+pub const RELEASE: &str = "dioptra_release";
+
+/// The name of the runtime's function that unmaps all memory of the runtime but its own, after [`RELEASE`], while no
+/// other thread executes its code or will return to it.
+pub const UNLOAD: &str = "dioptra_unload";
+
+/// The result of the runtime's function [`ATTACH`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum AttachResult {
+    /// The process is connected, and has carried out the recorder's steps.
+    Connected = 0,
+    /// The C library is not glibc.
+    OtherLibrary = 1,
+    /// The process runs under a system call filter (seccomp).
+    Confined = 2,
+    /// The processor lacks a feature.
+    Processor = 3,
+    /// The recorder's socket is in another network namespace.
+    Elsewhere = 4,
+    /// The recorder did not answer, or broke off.
+    NoAnswer = 5,
+    /// The recorder refused the process.
+    Refused = 6,
+    /// The memory for records could not be mapped.
+    NoMemory = 7,
+}
+
+impl AttachResult {
+    /// All results in the order of their numbers.
+    pub const ALL: [AttachResult; 8] = [
+        AttachResult::Connected,
+        AttachResult::OtherLibrary,
+        AttachResult::Confined,
+        AttachResult::Processor,
+        AttachResult::Elsewhere,
+        AttachResult::NoAnswer,
+        AttachResult::Refused,
+        AttachResult::NoMemory,
+    ];
+}
+
 /// The size in bytes of the presence memory, which every traced process maps shared and writable. The recorder sees
 /// by it which processes are still there, even those whose parents were traced and who have closed all descriptors.
 /// The memory holds nothing.

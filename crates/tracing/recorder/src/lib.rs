@@ -7,10 +7,12 @@
 //! - `selection`: the functions that the user wants;
 //! - `analysis`: the modules, read and analysed once each;
 //! - `processor`: the processor of this machine, for which `dioptra_trace_patch` makes the code that runs for a call;
+//! - `attaching`: running processes, to which the recorder attaches and from which it detaches;
 //! - `serving`: the service that tells a traced process which pools to load and which patches to write;
 //! - `collecting`: the memory that traced processes fill, and the thread that writes it to the trace directory.
 
 mod analysis;
+mod attaching;
 mod collecting;
 mod processor;
 mod program;
@@ -19,6 +21,7 @@ mod selection;
 mod serving;
 
 pub use analysis::left_alone::{LeftAlone, Unread};
+pub use attaching::AttachError;
 pub use collecting::clock::TraceClock;
 pub use program::untraced::UntracedReason;
 pub use recording::host::host;
@@ -26,7 +29,7 @@ pub use recording::memory_budget::default_memory;
 pub use recording::notes::{PartLimit, TraceNote};
 pub use recording::outcome::{TraceError, TraceOutcome};
 pub use recording::record;
-pub use recording::spec::{BeforeStart, OnFull, TraceSpec};
+pub use recording::spec::{AfterStart, BeforeStart, OnFull, TraceSpec};
 pub use selection::patterns::{PatchError, PatchPatterns};
 pub use selection::rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use selection::selector::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector};

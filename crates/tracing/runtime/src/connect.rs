@@ -100,12 +100,10 @@ fn talk(name: &[u8], reason: Reason, signals: &sys::BlockedSignals) -> Result<()
         let size = welcome.arena_size as usize;
         let [arena, presence] = descriptors;
         let mapped = sys::map_file(arena, size, true);
-        let is_present = sys::map_file(presence, PRESENCE_SIZE, true).is_ok();
+        let present = sys::map_file(presence, PRESENCE_SIZE, true);
         close(arena);
         close(presence);
-        if !is_present {
-            return Err(Failure::Arena);
-        }
+        session::set_presence(present.map_err(|_| Failure::Arena)?);
         let base = mapped.map_err(|_| Failure::Arena)?;
         // SAFETY: just mapped, for good.
         if !unsafe { session::set_arena(base, size) } {

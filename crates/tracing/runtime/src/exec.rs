@@ -43,10 +43,12 @@ pub fn value<'a>(text: &'a CStr, name: &str) -> Option<&'a [u8]> {
         .strip_prefix(b"=")
 }
 
-/// Remembers the texts for the environments of executed programs.
-pub fn remember(socket: &'static CStr, runtime: &'static CStr) {
+/// Remembers the texts for the environments of executed programs. Without the runtime's, executed programs are not
+/// traced.
+pub fn remember(socket: &'static CStr, runtime: Option<&'static CStr>) {
+    let runtime = runtime.map_or(ptr::null(), CStr::as_ptr);
     SOCKET_TEXT.store(socket.as_ptr().cast_mut(), Ordering::Relaxed);
-    RUNTIME_TEXT.store(runtime.as_ptr().cast_mut(), Ordering::Relaxed);
+    RUNTIME_TEXT.store(runtime.cast_mut(), Ordering::Relaxed);
 }
 
 /// Reports to the recorder that modules were loaded or unloaded, and carries out its steps.
@@ -362,7 +364,10 @@ mod tests {
 
     #[test]
     fn the_runtime_comes_and_goes_among_what_is_preloaded() {
-        remember(c"DIOPTRA_TRACE_SOCKET=s", c"DIOPTRA_TRACE_RUNTIME=/r.so");
+        remember(
+            c"DIOPTRA_TRACE_SOCKET=s",
+            Some(c"DIOPTRA_TRACE_RUNTIME=/r.so"),
+        );
         let ours = |preload| {
             [
                 "A=1",

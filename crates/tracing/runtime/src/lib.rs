@@ -62,6 +62,7 @@ pub mod tell;
 #[cfg(test)]
 mod testing;
 pub mod thread;
+pub mod unload;
 pub mod unwind;
 pub mod values;
 

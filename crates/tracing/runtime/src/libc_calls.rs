@@ -32,18 +32,31 @@ pub fn create_key() {
     }
 }
 
+/// Deletes the key, so that threads end without coming here.
+pub fn delete_key() {
+    if let Some(key) = session::take_key() {
+        // SAFETY: the key exists.
+        unsafe { libc::pthread_key_delete(key) };
+    }
+}
+
 /// Makes the C library call [`crate::thread::in_child`] in forked children, if it offers that (glibc).
 pub fn watch_forks() {
+    unsafe extern "C" {
+        /// The handle by which the C library knows this object; the start files define it.
+        static __dso_handle: *mut core::ffi::c_void;
+    }
     type Handler = Option<extern "C" fn()>;
     type RegisterAtfork =
         unsafe extern "C" fn(Handler, Handler, Handler, *mut core::ffi::c_void) -> core::ffi::c_int;
     let address = crate::arch::register_atfork();
     if address != 0 {
-        // SAFETY: glibc's function has this type; the handler is never unloaded.
+        // SAFETY: glibc's function has this type.
         unsafe {
             let register: RegisterAtfork =
                 core::mem::transmute(ptr::with_exposed_provenance::<()>(address as usize));
-            register(None, None, Some(crate::thread::in_child), ptr::null_mut());
+            // The C library takes the handler away when it closes this object.
+            register(None, None, Some(crate::thread::in_child), __dso_handle);
         }
     }
 }
@@ -113,9 +126,57 @@ pub fn load(path: &CStr) -> bool {
         if handle.is_null() {
             return false;
         }
-        (*handle.cast::<LinkMap>()).name = c"".as_ptr();
+        let description = handle.cast::<LinkMap>();
+        let name = (*description).name;
+        (*description).name = c"".as_ptr();
+        let number = LOADED.fetch_add(1, Ordering::Relaxed);
+        if let Some(pool) = POOLS.get(number) {
+            pool.name.store(name.expose_provenance(), Ordering::Relaxed);
+            pool.handle
+                .store(handle.expose_provenance(), Ordering::Relaxed);
+        }
     }
     true
+}
+
+/// A pool that was loaded.
+#[derive(Debug)]
+pub struct LoadedPool {
+    handle: AtomicUsize,
+    /// The name that the dynamic linker gave it, in memory of its own.
+    name: AtomicUsize,
+}
+
+/// The pools that were loaded, as many as have room.
+static POOLS: [LoadedPool; 1024] = [const {
+    LoadedPool {
+        handle: AtomicUsize::new(0),
+        name: AtomicUsize::new(0),
+    }
+}; 1024];
+/// The number of pools that were loaded.
+static LOADED: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the pools; `None` if there were too many to remember.
+pub fn pools() -> Option<&'static [LoadedPool]> {
+    POOLS.get(..LOADED.load(Ordering::Relaxed))
+}
+
+/// Closes a pool.
+///
+/// # Safety
+/// No thread executes its code, or will return there.
+pub unsafe fn close(pool: &LoadedPool) {
+    let handle: *mut LinkMap =
+        ptr::with_exposed_provenance_mut(pool.handle.load(Ordering::Relaxed));
+    if handle.is_null() {
+        return;
+    }
+    // SAFETY: a handle that was returned for a pool, which has no destructors. The dynamic linker frees the name.
+    unsafe {
+        (*handle).name = ptr::with_exposed_provenance(pool.name.load(Ordering::Relaxed));
+        libc::dlclose(handle.cast());
+    }
 }
 
 /// Returns the address of a function of the unwinder that has the same name as one of the runtime's; 0 if no unwinder

@@ -73,6 +73,11 @@ pub fn is_passed_over(entry: &ShadowEntry) -> bool {
     is_parked(entry) || is_hole(entry) || is_barrier(entry)
 }
 
+/// Returns true if an entry stands for a call that may still return.
+pub fn may_return(entry: &ShadowEntry) -> bool {
+    !is_hole(entry) && !is_barrier(entry)
+}
+
 /// Makes an entry of this thread's shadow stack a hole. Its spare word keeps the slot, for [`remnant`].
 fn empty(entry: &mut ShadowEntry) {
     if !is_hole(entry) {

@@ -41,6 +41,19 @@ impl SegmentSpan {
         end: 0,
         stride: 1,
     };
+
+    /// Returns the next span of the list.
+    pub fn next(&self) -> *mut SegmentSpan {
+        self.next
+    }
+
+    /// Returns the memory of a span of its own, and its size in bytes; `None` for the span of a thread's record.
+    pub fn own_memory(&self) -> Option<(*mut u8, usize)> {
+        let here: *const SegmentSpan = self;
+        let is_own = here.addr() + PAGE == self.start as usize && here.addr().is_multiple_of(PAGE);
+        let size = self.end as usize - here.addr();
+        is_own.then_some((here.cast_mut().cast(), size))
+    }
 }
 
 /// A part of a shadow stack: this header, the floor, and the entries.
@@ -104,7 +117,7 @@ const _: () = {
     assert!(offset_of!(SegmentSpan, end) as i64 == SPAN_END);
 };
 
-/// The list of all spans. It only ever grows.
+/// The list of all spans. It only grows until the runtime is unloaded.
 pub static SPANS: AtomicPtr<SegmentSpan> = AtomicPtr::new(ptr::null_mut());
 
 /// The number of spans of small segments. Each new span is larger than the one before.

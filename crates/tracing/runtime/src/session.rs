@@ -6,6 +6,9 @@ use dioptra_tracelayout::arena::{Arena, STATES_OFFSET};
 use dioptra_tracelayout::execs::{NOTICES, Notice};
 use dioptra_tracelayout::sampling::{AREA_SIZE, AREAS, CHOICES, FIRST_AREA, SLOTS, SampledSlot};
 
+/// The size of the arena in bytes, and the address of the presence memory.
+static SIZE: AtomicUsize = AtomicUsize::new(0);
+static PRESENCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// The address of the arena; null before the process is connected.
 pub static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static KEY: AtomicUsize = AtomicUsize::new(0);
@@ -30,9 +33,22 @@ pub unsafe fn set_arena(base: *mut u8, size: usize) -> bool {
     // SAFETY: the mapping is at least a page; the header holds integers only.
     let valid = size >= STATES_OFFSET && unsafe { (*base.cast::<Arena>()).is_valid(size) };
     if valid {
+        SIZE.store(size, Ordering::Relaxed);
         ARENA.store(base, Ordering::Release);
     }
     valid
+}
+
+/// Remembers the presence memory, which this process has mapped.
+pub fn set_presence(presence: *mut u8) {
+    PRESENCE.store(presence, Ordering::Relaxed);
+}
+
+/// Forgets the recording. Returns the arena, its size in bytes, and the presence memory.
+pub fn close() -> (*mut u8, usize, *mut u8) {
+    let arena = ARENA.swap(ptr::null_mut(), Ordering::AcqRel);
+    let presence = PRESENCE.swap(ptr::null_mut(), Ordering::Relaxed);
+    (arena, SIZE.load(Ordering::Relaxed), presence)
 }
 
 impl MappedArena {
@@ -112,6 +128,12 @@ pub fn key() -> Option<libc::pthread_key_t> {
     KEY.load(Ordering::Relaxed)
         .checked_sub(1)
         .map(|key| key as libc::pthread_key_t)
+}
+
+/// Forgets the key, and returns it.
+pub fn take_key() -> Option<libc::pthread_key_t> {
+    let key = KEY.swap(0, Ordering::Relaxed).checked_sub(1)?;
+    Some(key as libc::pthread_key_t)
 }
 
 /// Sets the key.

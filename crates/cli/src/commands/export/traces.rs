@@ -115,7 +115,7 @@ pub fn say_values_left_out(trace: &Trace) {
 /// Writes the output, or sends it to a collector.
 fn write_or_send(
     arguments: &Arguments,
-    source: &TraceSource<'_, '_>,
+    #[cfg_attr(not(feature = "push"), expect(unused_variables))] source: &TraceSource<'_, '_>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<ExportedTrace>,
 ) -> anyhow::Result<(ExportedTrace, Exit)> {
     #[cfg(feature = "push")]

@@ -161,6 +161,10 @@ pub struct Arguments {
     #[arg(long, hide = true, value_name = "FD", value_parser = clap::value_parser!(i32).range(3..))]
     pub ready_fd: Option<i32>,
 
+    /// A file descriptor that gives a byte when the process has executed its command, and ends without one if it can't
+    #[arg(long, hide = true, value_name = "FD", value_parser = clap::value_parser!(i32).range(3..))]
+    pub started_fd: Option<i32>,
+
     /// Ring buffer of each CPU: pages (a power of two), or a size such as 512K or 8M
     #[arg(short, long, value_name = "PAGES", value_parser = ring_pages)]
     pub mmap_pages: Option<usize>,

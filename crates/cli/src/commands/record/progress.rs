@@ -1,7 +1,7 @@
 //! Messages of `dioptra record` while it runs.
 
 use super::Arguments;
-use super::together::tell_begun;
+use super::together::{has_started, tell_begun};
 use crate::output::say;
 use crate::remedies;
 use dioptra_perfevents::AttachSummary;
@@ -21,6 +21,8 @@ pub struct Terminal {
     line_is_open: bool,
     /// The descriptor that gets a byte when recording has begun.
     ready: Option<i32>,
+    /// The descriptor that gives a byte when the recorded process has executed its command.
+    started: Option<i32>,
 }
 
 impl Terminal {
@@ -35,6 +37,7 @@ impl Terminal {
             progress: !arguments.quiet && !shared && io::stderr().is_terminal(),
             line_is_open: false,
             ready: arguments.ready_fd,
+            started: arguments.started_fd,
         }
     }
 
@@ -109,6 +112,10 @@ impl Observer for Terminal {
         }
     }
 
+    fn wants_file(&mut self) -> bool {
+        self.started.is_none_or(has_started)
+    }
+
     fn progress(&mut self, progress: Progress) {
         if !self.progress {
             return;
@@ -155,6 +162,10 @@ impl Observer for SharedTerminal<'_, '_> {
 
     fn begun(&mut self) {
         self.0.borrow_mut().begun();
+    }
+
+    fn wants_file(&mut self) -> bool {
+        self.0.borrow_mut().wants_file()
     }
 
     fn progress(&mut self, progress: Progress) {

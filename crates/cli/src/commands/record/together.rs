@@ -1,17 +1,19 @@
 //! `dioptra record --trace`: samples and calls of one command, by two recorders.
 //!
 //! The recorder of calls starts the command and holds it before its exec. Meanwhile a second process of this program, which
-//! has the options of the recording, opens its events for the held process. The command is let go when they count.
+//! has the options of the recording, opens its events for the held process. The command is let go when they count. The second
+//! process learns whether the command could execute: if not, it removes its file, and an older recording stays.
 
 use super::Arguments;
 use crate::commands::trace::{Recorded, record_calls, say_usage, usage};
 use crate::exit::Exit;
 use crate::output::say;
 use anyhow::Context;
+use dioptra_trace_recorder::AfterStart;
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -33,8 +35,13 @@ pub fn run(arguments: &Arguments, options: &str) -> anyhow::Result<Exit> {
         let mut child = start(&words, pid)?;
         let begun = child.begun()?;
         *started.borrow_mut() = Some(child.process);
+        let mut executed = child.executed;
+        let after_start = move || {
+            // The recorder of samples may be gone, which is no reason to stop.
+            let _ = executed.write_all(&[1]);
+        };
         match begun {
-            true => Ok(()),
+            true => Ok(Box::new(after_start) as AfterStart),
             false => Err(io::Error::other("its recorder could not begin")),
         }
     });
@@ -71,7 +78,7 @@ fn contradiction(arguments: &Arguments) -> Option<&'static str> {
         || !arguments.tid.is_empty();
     if arguments.command.is_empty() || has_target {
         Some(
-            "--trace goes with a command, without -a, -C, -p, -t and --cgroup: running programs are not traced",
+            "--trace goes with a command, without -a, -C, -p, -t and --cgroup; `dioptra trace record -p` attaches to running programs",
         )
     } else if arguments.output.as_os_str() == "-" {
         Some("--trace goes with a file, not with `-o -`")
@@ -97,6 +104,8 @@ fn own_words(mut words: Vec<OsString>, command: &[OsString]) -> Vec<OsString> {
 struct Beginning {
     process: Child,
     ready: io::PipeReader,
+    /// The pipe that gets a byte when the command has executed. The recorder waits for the byte or the pipe's end.
+    executed: io::PipeWriter,
 }
 
 impl Beginning {
@@ -115,15 +124,22 @@ impl Beginning {
 /// Starts the recorder of samples of a process.
 fn start(words: &[OsString], pid: u32) -> io::Result<Beginning> {
     let (ready, end) = io::pipe()?;
+    let (started, executed) = io::pipe()?;
     fcntl_setfd(&end, FdFlags::empty())?;
+    fcntl_setfd(&started, FdFlags::empty())?;
     let process = Command::new(OURSELVES)
         // The profile states this name in its command line.
         .arg0(std::env::args_os().next().unwrap_or_default())
         .args(words)
         .args(["-p", &pid.to_string()])
         .args(["--ready-fd", &end.as_raw_fd().to_string()])
+        .args(["--started-fd", &started.as_raw_fd().to_string()])
         .spawn()?;
-    Ok(Beginning { process, ready })
+    Ok(Beginning {
+        process,
+        ready,
+        executed,
+    })
 }
 
 /// Tells whoever started this recorder that it has begun.
@@ -131,6 +147,13 @@ pub fn tell_begun(descriptor: i32) {
     // The other process may be gone, which is no reason to stop.
     let path = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
     let _ = std::fs::write(path, [1]);
+}
+
+/// Waits until whoever started this recorder says that the recorded process has executed its command. Returns false if the
+/// command did not start.
+pub fn has_started(descriptor: i32) -> bool {
+    let path = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
+    std::fs::File::open(path).is_ok_and(|mut pipe| pipe.read_exact(&mut [0]).is_ok())
 }
 
 #[cfg(test)]

@@ -39,9 +39,7 @@ pub fn run(arguments: Live) -> anyhow::Result<Exit> {
         .tempdir()
         .context("making a directory for the trace; set TMPDIR to a place with room")?;
     let data = folder.path().join("trace");
-    let spec = arguments
-        .tracing
-        .spec(arguments.command.command, data.clone())?;
+    let spec = arguments.tracing.spec(arguments.command, data.clone())?;
     let outcome = match trace(spec) {
         Ok(outcome) => outcome,
         Err(status) => return Ok(status),

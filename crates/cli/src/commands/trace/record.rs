@@ -29,6 +29,8 @@ Examples:
   dioptra trace record -P 'parse_.*' ./program   some functions of a program as it is
   dioptra trace record -A 'open@arg1/s,arg2/x32' -R open@retval/i32 ./program
                                                  with arguments and return values of a function
+  dioptra trace record -p 1234 --duration 10s -P 'handle_.*'
+                                                 a process that already runs, for ten seconds
   dioptra trace record -F main -F a@sample=100 ./program
                                                  every hundredth execution of a, and what it calls
 
@@ -58,10 +60,17 @@ pub struct TracedCommand {
     output: Option<PathBuf>,
     #[command(flatten)]
     options: super::option_file::OptionFile,
+    /// Attach to processes that already run, in place of a command, until Ctrl-C or their end
+    #[arg(short, long, value_name = "PID,...", value_delimiter = ',', conflicts_with = "command",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+    /// With -p: detach after this time, such as 10s
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "pid")]
+    duration: Option<Duration>,
     /// The command and its arguments
-    #[arg(required = true, value_name = "COMMAND", trailing_var_arg = true,
+    #[arg(required_unless_present = "pid", value_name = "COMMAND", trailing_var_arg = true,
           value_parser = clap::value_parser!(OsString))]
-    pub command: Vec<OsString>,
+    command: Vec<OsString>,
 }
 
 /// The calls to trace of a command, and the way to trace them.
@@ -163,8 +172,6 @@ struct Absent {
     port: Option<String>,
     #[arg(long, hide = true, value_name = "SIGNAL@ACTION", value_parser = no_signal)]
     signal: Vec<String>,
-    #[arg(short = 'p', long, hide = true, value_name = "PID", value_parser = no_agent)]
-    pid: Option<String>,
     #[arg(short = 'g', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_agent)]
     agent: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_nop)]
@@ -206,7 +213,7 @@ fn no_signal(_: &str) -> Result<String, String> {
 }
 
 fn no_agent(_: &str) -> Result<String, String> {
-    Err("running programs are not traced; start the program with dioptra".to_owned())
+    Err("a traced program listens to nobody; `dioptra trace record -p PID` attaches to one that runs".to_owned())
 }
 
 fn no_nop(_: &str) -> Result<String, String> {
@@ -317,7 +324,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     ask_for_memory_seldom();
     let spec = arguments
         .tracing
-        .spec(arguments.command.command, arguments.data.clone())?;
+        .spec(arguments.command, arguments.data.clone())?;
     let outcome = match trace(spec) {
         Ok(outcome) => outcome,
         Err(status) => return Ok(status),
@@ -370,9 +377,7 @@ pub fn record_calls(
     let arguments = Arguments::of_words(words.into_iter().map(OsString::from), command)
         .map_err(|error| usage(format_args!("--trace: {error}")))?;
     let folder = arguments.data.clone();
-    let mut spec = arguments
-        .tracing
-        .spec(arguments.command.command, folder.clone())?;
+    let mut spec = arguments.tracing.spec(arguments.command, folder.clone())?;
     spec.before_start = Some(before_start);
     Ok(Recorded {
         outcome: trace(spec),
@@ -459,7 +464,7 @@ impl Tracing {
     }
 
     /// Returns the recording that the arguments ask for.
-    pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
+    pub fn spec(&self, traced: TracedCommand, folder: PathBuf) -> anyhow::Result<TraceSpec> {
         let rules = self.limited_rules();
         let texts = |option, texts: &[String]| -> Vec<(RuleOption, String)> {
             texts.iter().map(|text| (option, text.clone())).collect()
@@ -492,10 +497,11 @@ impl Tracing {
             self.check_off()?;
         }
         let options = std::env::args_os().skip(1);
-        let ours = options.len().saturating_sub(command.len());
+        let ours = options.len().saturating_sub(traced.command.len());
         let options = options.take(ours);
         let options = options.map(|word| word.to_string_lossy().into_owned());
-        let mut spec = TraceSpec::new(command, folder);
+        let mut spec = TraceSpec::new(traced.command, folder);
+        (spec.attach, spec.duration) = (traced.pid, traced.duration);
         spec.options = options.collect();
         spec.selector = Box::new(selector);
         spec.on_full = self.on_full;

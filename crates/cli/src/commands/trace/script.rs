@@ -103,7 +103,7 @@ fn record_first(
     let options = options.into_iter().map(OsString::from);
     let recording = record::Arguments::of_words(options, &arguments.words)
         .map_err(|error| usage(format_args!("`{OPTIONS}` of the script: {error}")))?;
-    let spec = recording.tracing.spec(recording.command.command, data)?;
+    let spec = recording.tracing.spec(recording.command, data)?;
     Ok(trace(spec))
 }
 

@@ -169,7 +169,8 @@ fn next(app: &mut App<'_, '_>, signals: &Signals) -> anyhow::Result<ScreenAction
             return Ok(wanted);
         }
         seen = true;
-        wait = Duration::ZERO;
+        // crossterm does not even look for keys if it has no time.
+        wait = Duration::from_millis(1);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::hash::FxBuildHasher;
 use crate::naming::debug_info::DebugInfoWanted;
 use crate::naming::inlined::Inlined;
 use crate::processes::jit::JitNames;
-use crate::processes::modules::{Module, ModuleId, UNKNOWN};
+use crate::processes::modules::{HOOKS, Module, ModuleId, UNKNOWN};
 use crate::profile::Profile;
 use crate::stacks::frames::FrameId;
 use dioptra_perfdata::ImportedNames;
@@ -383,7 +383,8 @@ pub(super) fn request(module: &Module) -> ModuleRequest<'_> {
     }
 }
 
-/// Names the places of the unknown module, or of code that was made at run time; `None` for other modules.
+/// Names the places of the unknown module, of a tracer's hooks, or of code that was made at run time; `None` for other
+/// modules.
 pub(super) fn name_without_file(
     module: &Module,
     places: &[(u64, FrameId)],
@@ -393,6 +394,13 @@ pub(super) fn name_without_file(
     let mut result = ModuleNames::default();
     if module.is_unknown() {
         name_unknown(places, &mut result);
+        return Some(result);
+    }
+    if module.holds_thunks() {
+        let name = result.push(OwnName::only(HOOKS.to_owned()));
+        result
+            .places
+            .extend(places.iter().map(|(_, frame)| (*frame, name)));
         return Some(result);
     }
     let symbols = crate::processes::jit::symbols_of(module, symbolizer)?;

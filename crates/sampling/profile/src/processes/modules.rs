@@ -13,6 +13,13 @@ pub type ModuleId = u32;
 /// The prefix of the names of mappings that hold a tracer's thunks.
 const THUNKS: &[u8] = b"/memfd:dioptra ";
 
+/// The name in tables of the module that holds a tracer's hooks and thunks.
+const TRACER_LABEL: &str = "[dioptra trace]";
+
+/// The name in tables of all code in the module that holds a tracer's hooks and thunks. The recording does not say which
+/// piece of the code is which: the code exists in the traced process's memory only.
+pub(crate) const HOOKS: &str = "[hooks and thunks]";
+
 /// The name in tables of modules and functions that could not be found.
 pub const UNKNOWN: &str = "[unknown]";
 
@@ -163,6 +170,8 @@ pub(crate) fn user_module(name: &[u8], build_id: Option<&[u8]>, pid: u32) -> Mod
     }
     let base = if name.starts_with(b"[") {
         name
+    } else if name.starts_with(THUNKS) {
+        TRACER_LABEL.as_bytes()
     } else {
         name.rsplit(|byte| *byte == b'/').next().unwrap_or(name)
     };
@@ -214,6 +223,11 @@ mod tests {
         assert_eq!(label(b"//anon"), "[JIT] tid 7");
         assert_eq!(label(b"[heap]"), "[heap]");
         assert_eq!(label(b"/memfd:jit (deleted)"), "memfd:jit (deleted)");
+        assert_eq!(label(b"/memfd:dioptra (deleted)"), TRACER_LABEL);
+        assert_eq!(
+            label(b"/memfd:dioptra2 (deleted)"),
+            "memfd:dioptra2 (deleted)"
+        );
         assert_eq!(label(b"/tmp/x (deleted)"), "x (deleted)");
         let label = |name: &[u8]| kernel_module(name, None).label;
         assert_eq!(label(b"[kernel.kallsyms]_text"), KERNEL);

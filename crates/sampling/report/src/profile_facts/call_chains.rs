@@ -63,7 +63,7 @@ fn add_traced(facts: &mut Facts, profile: &Profile, ends: Count) {
         Severity::Loss,
         "traced_chains",
         format!(
-            "{} taken while functions were traced: their call chains end at the tracer's thunks ([unknown] in memfd:dioptra), which stand for the callers; a recording without tracing shows these, and call chains by frame pointers do (the kernel ends them after kernel.perf_event_max_stack frames, and a traced call takes two)",
+            "{} taken while functions were traced: their call chains end at the tracer's thunks ([hooks and thunks] in [dioptra trace]), which stand for the callers; a recording without tracing shows these, and call chains by frame pointers do (the kernel ends them after kernel.perf_event_max_stack frames, and a traced call takes two)",
             samples(ends.samples)
         ),
         ends.samples,

@@ -60,17 +60,18 @@ pub struct SchedulingEvents {
     pub last: Option<Duration>,
 }
 
-/// Begins to record events of a command that is held before its exec, and of all that it starts. Returns when recording
+/// Begins to record events of a command that is held before its exec, or of running processes, and of all that they
+/// start. Returns when recording
 /// works or has failed. A failure is noted in the trace, which goes on without these events.
 pub fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared,
-    pid: u32,
+    target: Target,
     wanted: SchedulingEvents,
 ) -> Recording<'scope> {
     let (attached, is_attached) = mpsc::channel();
     let thread = scope.spawn(move || {
-        let mut session = attach(pid, wanted)?;
+        let mut session = attach(target, wanted)?;
         // Sending fails if nobody waits any more. Then nobody could stop the session either.
         attached
             .send(session.stop_handle())
@@ -109,7 +110,7 @@ impl Recording<'_> {
     }
 }
 
-fn attach(pid: u32, wanted: SchedulingEvents) -> Result<AttachedSession, AttachError> {
+fn attach(target: Target, wanted: SchedulingEvents) -> Result<AttachedSession, AttachError> {
     // These records report executed programs, which are compared with the programs that connect.
     let mut side_band = SideBand::COMM;
     side_band.set(SideBand::SWITCH, wanted.switches);
@@ -118,7 +119,7 @@ fn attach(pid: u32, wanted: SchedulingEvents) -> Result<AttachedSession, AttachE
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let spec = SessionSpec::new()
         .event(dummy)
-        .target(Target::Command(pid))
+        .target(target)
         .inherit(Inherit::ThreadsAndChildren)
         // The trace itself needs some of the file descriptors.
         .fd_ratio(0.5)

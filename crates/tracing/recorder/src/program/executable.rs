@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const HEAD: usize = 256;
 
 /// A command whose program was found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Located {
     /// The program as a path or a name that `PATH` leads to, and its arguments.
     pub command: Vec<OsString>,

@@ -10,8 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The shared object; empty where tracing is not supported.
-static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
+/// The shared object's bytes; empty where tracing is not supported.
+pub static BYTES: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
 
 /// The hash of the runtime's content, a part of the file's name.
 const HASH: &str = env!("DIOPTRA_TRACE_RUNTIME_HASH");
@@ -24,7 +24,7 @@ const HASH: &str = env!("DIOPTRA_TRACE_RUNTIME_HASH");
 /// # Errors
 /// [`TraceError::Unsupported`], [`TraceError::Runtime`]
 pub fn write() -> Result<PathBuf, TraceError> {
-    if RUNTIME.is_empty() || page_size() > LARGEST_PAGE as u64 {
+    if BYTES.is_empty() || page_size() > LARGEST_PAGE as u64 {
         return Err(TraceError::Unsupported);
     }
     let name = format!("trace-runtime-{HASH}.so");
@@ -79,7 +79,7 @@ fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
         ));
     }
     let path = folder.join(name);
-    if fs::read(&path).is_ok_and(|bytes| bytes == RUNTIME) {
+    if fs::read(&path).is_ok_and(|bytes| bytes == BYTES) {
         return Ok(path);
     }
     let scratch = folder.join(format!(".{name}.{}", std::process::id()));
@@ -90,7 +90,7 @@ fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
             .truncate(true)
             .mode(0o700)
             .open(&scratch)?;
-        file.write_all(RUNTIME)?;
+        file.write_all(BYTES)?;
         fs::rename(&scratch, &path)
     };
     write().inspect_err(|_| {

@@ -17,6 +17,7 @@ pub mod spec;
 pub mod supervise;
 
 use crate::analysis::prepare::Planner;
+use crate::attaching::running::RunningProcesses;
 use crate::collecting::arena_memory::{ArenaMemory, ArenaOptions};
 use crate::collecting::clock::{TraceClock, ticks_in, time_of};
 use crate::collecting::collector::{Collector, Ring};
@@ -24,6 +25,7 @@ use crate::collecting::overhead::Overhead;
 use crate::collecting::scheduling;
 use crate::program::{executable, runtime_file, untraced};
 use crate::serving::server::Listener;
+use dioptra_perfevents::Target;
 use dioptra_processes::command::{CommandStatus, HeldCommand, Streams};
 use dioptra_processes::signals::Signals;
 use dioptra_tracedata::{JournalEntry, RecordingEnd, TraceWriter};
@@ -37,15 +39,96 @@ use outcome::{TraceError, TraceOutcome};
 use shared::{Shared, State, monotonic};
 use spec::{OnFull, TraceSpec};
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use supervise::{keep, supervise};
+use supervise::{keep, supervise, watch};
 
 /// The number of chunks of an arena, and so the largest number of threads that can be traced at a time.
 const CHUNKS: usize = 8192;
 
-/// Traces a command to its end, and writes the trace.
+/// The processes that are recorded.
+enum Subject {
+    /// A command that the recorder starts.
+    Command(HeldCommand),
+    /// Processes that were running.
+    Running(RunningProcesses),
+}
+
+impl Subject {
+    /// Returns the processes whose context switches are recorded.
+    fn target(&self) -> Target {
+        match self {
+            Subject::Command(command) => Target::Command(command.pid()),
+            Subject::Running(processes) => Target::Processes(processes.pids.clone()),
+        }
+    }
+
+    /// Returns the id of the command.
+    fn command_pid(&self) -> Option<u32> {
+        match self {
+            Subject::Command(command) => Some(command.pid()),
+            Subject::Running(_) => None,
+        }
+    }
+
+    /// Returns the resources that the command has used.
+    fn usage(&self) -> Option<&libc::rusage> {
+        match self {
+            Subject::Command(command) => command.usage(),
+            Subject::Running(_) => None,
+        }
+    }
+}
+
+/// Returns the program and the arguments of a running process.
+fn command_line(pid: u32) -> Vec<OsString> {
+    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = text.strip_suffix(b"\0").unwrap_or(&text);
+    let words = text.split(|byte| *byte == 0);
+    words
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect()
+}
+
+/// Starts the command with the runtime preloaded, and holds it before it executes its program.
+fn hold(
+    spec: &TraceSpec,
+    signals: &Signals,
+    socket: &str,
+    runtime: &Path,
+) -> Result<HeldCommand, TraceError> {
+    let preload = match std::env::var_os("LD_PRELOAD") {
+        Some(theirs) if !theirs.is_empty() => {
+            let mut both = runtime.as_os_str().to_owned();
+            both.push(":");
+            both.push(theirs);
+            both
+        }
+        _ => runtime.as_os_str().to_owned(),
+    };
+    let mut environment = vec![
+        (OsString::from("LD_PRELOAD"), preload),
+        (OsString::from(SOCKET), OsString::from(socket)),
+        (OsString::from(RUNTIME), runtime.as_os_str().to_owned()),
+        (OsString::from("ASAN_OPTIONS"), sanitizer_options()),
+        (OsString::from(FILTERS), own_filters().to_string().into()),
+    ];
+    let program = spec.command.first().cloned().unwrap_or_default();
+    if untraced::is_disturbed(&program) {
+        environment.retain(|(name, _)| name != "LD_PRELOAD");
+    }
+    let command = HeldCommand::hold_with(
+        &spec.command,
+        &environment,
+        signals.mask_before(),
+        Streams::Ours,
+    )?;
+    Ok(command)
+}
+
+/// Traces a command to its end, or running processes, and writes the trace.
 ///
 /// A program without a slash in its name is looked for in the current folder first. An older trace stays where it was
 /// if the command can't be executed, or ends before it is traced in a way that is typical of commands that did not
@@ -58,8 +141,14 @@ const CHUNKS: usize = 8192;
 /// [`TraceError`]
 pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let system = |what| move |source| TraceError::System { what, source };
-    let located = executable::locate(spec.command)?;
+    let located = match spec.attach.is_empty() {
+        true => executable::locate(spec.command)?,
+        false => executable::Located::default(),
+    };
     spec.command = located.command;
+    if let Some(pid) = spec.attach.first() {
+        spec.command = command_line(*pid);
+    }
     let clock = spec.clock.unwrap_or_else(TraceClock::best);
     let mut signals = Signals::new().map_err(system("receiving signals"))?;
     let runtime = runtime_file::write()?;
@@ -93,35 +182,17 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let mut info = describe(&spec, clock, start);
     let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
 
-    let preload = match std::env::var_os("LD_PRELOAD") {
-        Some(theirs) if !theirs.is_empty() => {
-            let mut both = runtime.clone().into_os_string();
-            both.push(":");
-            both.push(theirs);
-            both
-        }
-        _ => runtime.clone().into_os_string(),
-    };
-    let mut environment = vec![
-        (OsString::from("LD_PRELOAD"), preload),
-        (OsString::from(SOCKET), OsString::from(&listener.name)),
-        (OsString::from(RUNTIME), runtime.clone().into_os_string()),
-        (OsString::from("ASAN_OPTIONS"), sanitizer_options()),
-        (OsString::from(FILTERS), own_filters().to_string().into()),
-    ];
     let program = spec.command.first().cloned().unwrap_or_default();
-    if untraced::is_disturbed(&program) {
-        environment.retain(|(name, _)| name != "LD_PRELOAD");
-    }
-    let mut command = HeldCommand::hold_with(
-        &spec.command,
-        &environment,
-        signals.mask_before(),
-        Streams::Ours,
-    )?;
-    if let Some(before_start) = spec.before_start.take() {
-        before_start(command.pid()).map_err(system("recording samples of the command"))?;
-    }
+    let mut subject = match spec.attach.as_slice() {
+        [] => Subject::Command(hold(&spec, &signals, &listener.name, &runtime)?),
+        pids => Subject::Running(RunningProcesses::claim(pids)?),
+    };
+    let mut after_start = match (spec.before_start.take(), &subject) {
+        (Some(before_start), Subject::Command(command)) => {
+            Some(before_start(command.pid()).map_err(system("recording samples of the command"))?)
+        }
+        _ => None,
+    };
     // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
@@ -130,6 +201,8 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         clock,
         start,
         runtime,
+        attached: matches!(subject, Subject::Running(_)),
+        served: AtomicUsize::new(0),
         state: Mutex::new(State::new(writer, Planner::new(spec.selector))),
     });
     let ring = spec.last.map(|last| Ring {
@@ -146,12 +219,23 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             last: spec.last,
         };
         let scheduling = (spec.scheduling || spec.tasks)
-            .then(|| scheduling::start(scope, &shared, command.pid(), wanted));
+            .then(|| scheduling::start(scope, &shared, subject.target(), wanted));
         scope.spawn(|| listener.serve(&shared));
         let collecting = scope.spawn(|| {
             collector.run(&shared);
         });
-        let status = supervise(&mut command, &mut signals, &shared);
+        let status = match &mut subject {
+            Subject::Command(command) => {
+                supervise(command, after_start.take(), &mut signals, &shared)
+            }
+            Subject::Running(processes) => {
+                let attached = processes.attach(&listener.name, &shared);
+                let watched = attached
+                    .and_then(|()| watch(&processes.pids, &mut signals, spec.duration, &shared));
+                processes.detach(&shared);
+                watched.map(|()| None)
+            }
+        };
         shared.arena.header().stop.store(1, Ordering::Relaxed);
         // Threads that wait for room see that there will be none.
         ArenaMemory::wake(&shared.arena.header().freed);
@@ -177,6 +261,9 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     }
     keep(&shared);
     collector.finish(&shared);
+    if let Subject::Running(processes) = &subject {
+        processes.unload(&shared);
+    }
 
     let mut state = shared.state();
     let hidden = located.hidden.map(|hidden| TraceNote::HiddenProgram {
@@ -190,14 +277,16 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         .for_each(|note| state.note(note));
     let limits = limits(shared.arena.header());
     limits.into_iter().for_each(|limit| state.note(limit));
-    if state.connected == 0 {
+    if state.connected == 0 && spec.attach.is_empty() {
         state.note(TraceNote::CommandUntraced {
             why: untraced::why(&program),
             program: PathBuf::from(&program),
         });
     }
     // The note above is about the command's own program.
-    let untold = (state.connected == 0).then(|| command.pid());
+    let untold = (state.connected == 0)
+        .then(|| subject.command_pid())
+        .flatten();
     let unseen = shared
         .arena
         .header()
@@ -239,7 +328,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         lost_switches,
         uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
         marked: header.marked.load(Ordering::Relaxed),
-        usage: command.usage().map(host::usage),
+        usage: subject.usage().map(host::usage),
     };
     state.journal(&JournalEntry::Clock(ending.clock));
     info.ending = Some(ending.clone());

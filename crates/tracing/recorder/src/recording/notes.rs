@@ -185,6 +185,32 @@ pub enum TraceNote {
         /// The reason.
         why: Unread,
     },
+    /// Functions of a running program call the tracer themselves, and can't be traced.
+    CallThemselves {
+        /// The module of the functions.
+        module: PathBuf,
+        /// The number of functions.
+        functions: usize,
+    },
+    /// Programs that a running process executes are not traced.
+    ProgramsLost {
+        /// The process.
+        pid: u32,
+    },
+    /// A process keeps patches after the recording.
+    Undetached {
+        /// The process.
+        pid: u32,
+        /// The reason.
+        because: String,
+    },
+    /// Somebody else has overwritten patches of a process, which stay as they are.
+    OverwrittenCode {
+        /// The process.
+        pid: u32,
+        /// The number of patches.
+        patches: usize,
+    },
     /// Values of some functions' calls were asked for, and are not recorded.
     NoValues {
         /// The module of the functions.
@@ -422,6 +448,25 @@ impl fmt::Display for TraceNote {
             TraceNote::ModuleUnread { module, why } => {
                 write!(f, "{} is not traced: {why}", module.display())
             }
+            TraceNote::CallThemselves { module, functions } => write!(
+                f,
+                "{}: {functions} functions call the tracer themselves (-finstrument-functions): they can be traced only if \
+                 the program is started by the recorder",
+                module.display()
+            ),
+            TraceNote::ProgramsLost { pid } => write!(
+                f,
+                "programs that process {pid} executes are not traced: it may not read, or does not see, the file of the \
+                 tracer's runtime"
+            ),
+            TraceNote::Undetached { pid, because } => write!(
+                f,
+                "process {pid} keeps the tracer's jumps in its code, which cost a little time at each call: {because}"
+            ),
+            TraceNote::OverwrittenCode { pid, patches } => write!(
+                f,
+                "process {pid}: {patches} of the tracer's jumps were overwritten by somebody else and stay as they are"
+            ),
             TraceNote::NoValues { module, functions } => {
                 let why = match Native::RECORDS_VALUES {
                     true => {

@@ -1,6 +1,7 @@
 //! The result of a recording, and the reasons why there is none.
 
 use super::notes::TraceNote;
+use crate::attaching::AttachError;
 use crate::program::untraced::UntracedReason;
 use crate::selection::warnings::SelectionWarning;
 use dioptra_processes::command::{CommandError, CommandStatus};
@@ -48,6 +49,14 @@ pub enum TraceError {
         status: CommandStatus,
         /// The reason, as far as it is known.
         why: UntracedReason,
+    },
+    /// The recorder could not attach to a running process.
+    #[error("process {pid} can't be traced: {source}")]
+    Attach {
+        /// The process.
+        pid: u32,
+        /// The reason.
+        source: AttachError,
     },
     /// The runtime could not be written to a file.
     #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]

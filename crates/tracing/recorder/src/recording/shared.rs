@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -26,6 +27,10 @@ pub struct Shared {
     pub start: ClockPair,
     /// The runtime's path.
     pub runtime: PathBuf,
+    /// Whether the recorder has attached to processes that were running.
+    pub attached: bool,
+    /// The number of processes that are carrying out steps.
+    pub served: AtomicUsize,
     /// The part that changes, for one thread at a time.
     pub state: Mutex<State>,
 }

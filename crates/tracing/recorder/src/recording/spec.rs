@@ -9,7 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A function that is called with the command's process id before the command executes.
-pub type BeforeStart = Box<dyn FnOnce(u32) -> io::Result<()>>;
+pub type BeforeStart = Box<dyn FnOnce(u32) -> io::Result<AfterStart>>;
+
+/// A function that is called once the command has executed. It is dropped uncalled if the command can't execute.
+pub type AfterStart = Box<dyn FnOnce()>;
 
 /// The behaviour of a thread when the recorder can't keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +25,12 @@ pub enum OnFull {
 
 /// The command to trace, and the options of the recording.
 pub struct TraceSpec {
-    /// The program and its arguments.
+    /// The program and its arguments; empty if the recorder attaches.
     pub command: Vec<OsString>,
+    /// The running processes to attach to, in place of a command.
+    pub attach: Vec<u32>,
+    /// The time after which the recorder detaches from running processes; `None` for no limit.
+    pub duration: Option<Duration>,
     /// The directory of the trace.
     pub folder: PathBuf,
     /// The choice of functions.
@@ -63,6 +70,8 @@ impl TraceSpec {
     pub fn new(command: Vec<OsString>, folder: PathBuf) -> TraceSpec {
         TraceSpec {
             command,
+            attach: Vec::new(),
+            duration: None,
             folder,
             selector: Box::new(Everything {
                 plain: false,

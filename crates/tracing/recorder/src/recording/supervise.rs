@@ -2,11 +2,12 @@
 
 use super::outcome::TraceError;
 use super::shared::{Shared, monotonic};
+use super::spec::AfterStart;
 use crate::collecting::collector::process_exists;
 use dioptra_processes::command::{CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
 use dioptra_tracedata::JournalEntry;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest time for which the main thread waits for a signal.
 const TICK: Duration = Duration::from_millis(50);
@@ -17,10 +18,14 @@ const TICK: Duration = Duration::from_millis(50);
 /// whether to keep it.
 pub fn supervise(
     command: &mut HeldCommand,
+    after_start: Option<AfterStart>,
     signals: &mut Signals,
     shared: &Shared,
 ) -> Result<Option<CommandStatus>, TraceError> {
     command.release()?;
+    if let Some(after_start) = after_start {
+        after_start();
+    }
     let mut is_kept = false;
     let mut status = None;
     loop {
@@ -75,6 +80,36 @@ pub fn supervise(
                 what: "waiting for signals",
                 source,
             })?;
+    }
+}
+
+/// Waits until running processes and the children that they have started have ended, or a signal or the time asks for the
+/// end.
+pub fn watch(
+    pids: &[u32],
+    signals: &mut Signals,
+    duration: Option<Duration>,
+    shared: &Shared,
+) -> Result<(), TraceError> {
+    keep(shared);
+    let end = duration.map(|duration| Instant::now() + duration);
+    loop {
+        let processes: Vec<u32> = shared.state().processes.iter().copied().collect();
+        let mut all = pids.iter().copied().chain(processes);
+        if !all.any(process_exists) && shared.arena.users().is_empty() {
+            return Ok(());
+        }
+        let mut ends = end.is_some_and(|end| Instant::now() >= end);
+        while let Some(received) = signals.take() {
+            ends |= received.ends_recording();
+        }
+        if ends {
+            return Ok(());
+        }
+        signals.wait(TICK).map_err(|source| TraceError::System {
+            what: "waiting for signals",
+            source,
+        })?;
     }
 }
 

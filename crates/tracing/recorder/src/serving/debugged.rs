@@ -100,7 +100,10 @@ impl Debugger {
         let tracer = status
             .lines()
             .find_map(|line| line.strip_prefix("TracerPid:"))?;
-        let tracer: u32 = tracer.trim().parse().ok().filter(|pid| *pid != 0)?;
+        // A thread of a recorder that attaches controls the thread that connects.
+        let ours = procfs::threads(std::process::id());
+        let is_another = |tid: &u32| *tid != 0 && !ours.contains(tid);
+        let tracer: u32 = tracer.trim().parse().ok().filter(is_another)?;
         let name = procfs::comm(tracer, tracer).unwrap_or_default();
         let name = String::from_utf8_lossy(&name).into_owned();
         (!OTHERS.contains(&name.as_str())).then_some(Debugger { name, pid })

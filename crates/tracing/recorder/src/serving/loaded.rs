@@ -6,6 +6,7 @@
 use super::maps::{MappedModule, Maps};
 use super::plan::ModulePlan;
 use crate::analysis::prepare::Prepared;
+use crate::attaching::detach::Original;
 use dioptra_tracelayout::message::{InstrumentedFunction, Patch};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -56,9 +57,35 @@ pub struct LoadedModules {
     unloaded: Vec<Arc<Traced>>,
     /// Modules for which the process is just doing its steps.
     in_work: HashSet<Planned>,
+    /// The bytes under the patches of modules, by the modules' first addresses, if the recorder has attached.
+    originals: HashMap<u64, Vec<Original>>,
+    /// The offset of a thread's block from its thread pointer, if the recorder has attached.
+    thread_block: i64,
 }
 
 impl LoadedModules {
+    /// Returns the bytes that patches have overwritten.
+    pub fn originals(&self) -> impl Iterator<Item = &Original> {
+        self.originals.values().flatten()
+    }
+
+    /// Returns the offset of a thread's block from its thread pointer.
+    pub fn thread_block(&self) -> i64 {
+        self.thread_block
+    }
+
+    /// Keeps the bytes that the patches of a module will overwrite. `thread_block` is the offset of a thread's block
+    /// from its thread pointer.
+    pub fn keep_originals(
+        &mut self,
+        module: &MappedModule,
+        originals: Vec<Original>,
+        thread_block: i64,
+    ) {
+        self.thread_block = thread_block;
+        self.originals.insert(module.range().0, originals);
+    }
+
     /// Returns the modules of a forked child of the process that has these modules now. Parent and child may have loaded
     /// and unloaded modules since the fork, so `reads` tells whether the child has bytes at an address; `None` if its memory
     /// cannot be read.
@@ -104,6 +131,8 @@ impl LoadedModules {
             present,
             unloaded,
             in_work: HashSet::new(),
+            originals: self.originals.clone(),
+            thread_block: self.thread_block,
         }
     }
 
@@ -117,6 +146,7 @@ impl LoadedModules {
             .extract_if(|module, _| !present.contains(module))
         {
             gone.push(module.0);
+            self.originals.remove(&module.0);
             let Some(traced) = traced else {
                 continue;
             };

@@ -42,6 +42,8 @@ pub enum PatchObstacle {
     },
     /// The thread that was to stop the other threads broke off.
     NotStopped,
+    /// Somebody has changed the functions' code since the file was loaded.
+    Changed,
 }
 
 impl fmt::Display for PatchObstacle {
@@ -52,6 +54,9 @@ impl fmt::Display for PatchObstacle {
             ),
             PatchObstacle::ThreadsRun { because } => {
                 write!(f, "other threads run that may execute them, and {because}")
+            }
+            PatchObstacle::Changed => {
+                f.write_str("their code is not as the file has it; somebody else has changed it")
             }
             PatchObstacle::NotStopped => f.write_str("stopping the other threads failed"),
         }
@@ -99,7 +104,7 @@ pub fn patch(
 }
 
 /// Notes how many functions of a module are left alone.
-fn note(
+pub fn note(
     shared: &Shared,
     pid: u32,
     module: &MappedModule,

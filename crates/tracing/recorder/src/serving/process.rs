@@ -245,6 +245,13 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
         }
         match made {
             Ok(Some(mut plan)) => {
+                if shared.attached && !plan.functions.is_empty() {
+                    // Their calls are bound to the C library's functions of these names, which do nothing.
+                    state.note(TraceNote::CallThemselves {
+                        module: module.path.clone(),
+                        functions: std::mem::take(&mut plan.functions).len(),
+                    });
+                }
                 if let Some(debugger) = &debugger {
                     let notes = spare(debugger, &mut plan, &module, &prepared);
                     notes.into_iter().for_each(|note| state.note(note));

@@ -2,9 +2,10 @@
 
 use super::greeting::{Peer, PeerRefusal};
 use super::loaded::LoadedPool;
-use super::patching;
+use super::patching::{self, PatchObstacle};
 use super::process::{self, PlannedModule, Plans};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
+use crate::attaching::detach;
 use crate::recording::notes::TraceNote;
 use crate::recording::shared::{Shared, monotonic};
 use dioptra_tracelayout::VERSION;
@@ -165,7 +166,24 @@ fn answer(stream: &UnixStream, shared: &Shared) {
     }
 }
 
+/// Counts a process that is carrying out steps, as long as this lives.
+struct Served<'a>(&'a Shared);
+
+impl<'a> Served<'a> {
+    fn new(shared: &'a Shared) -> Served<'a> {
+        shared.served.fetch_add(1, Ordering::SeqCst);
+        Served(shared)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.0.served.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) -> io::Result<()> {
+    let _served = Served::new(shared);
     let pid = peer.pid;
     let refusal = peer.refusal(hello);
     let refused = refusal.is_some();
@@ -272,6 +290,9 @@ fn carry_out(
             });
         }
         if next.applied == Applied::Done as u32 {
+            if shared.attached {
+                keep_originals(pid, hello, &mut planned, shared)?;
+            }
             let (patches, module) = (&planned.plan.patches, &planned.module);
             next = patching::patch(stream, pid, hello, patches, module, shared)?;
         }
@@ -285,6 +306,26 @@ fn carry_out(
     if is_done {
         planned.note_done(pid, loaded, shared);
     }
+    Ok(())
+}
+
+/// Keeps the bytes that a module's patches will overwrite, and leaves out the patches of code that somebody else has
+/// changed.
+fn keep_originals(
+    pid: u32,
+    hello: &Hello,
+    planned: &mut PlannedModule,
+    shared: &Shared,
+) -> io::Result<()> {
+    let patches = &mut planned.plan.patches;
+    let originals = detach::originals(pid, &planned.module, patches)?;
+    let functions = patches.len() - originals.len();
+    *patches = originals.iter().map(|original| original.patch).collect();
+    let obstacle = PatchObstacle::Changed;
+    patching::note(shared, pid, &planned.module, functions, obstacle);
+    let mut state = shared.state();
+    let loaded = state.planned.entry(pid).or_default();
+    loaded.keep_originals(&planned.module, originals, hello.addresses.thread_block);
     Ok(())
 }
 

@@ -26,6 +26,7 @@ use super::maps::Maps;
 use crate::processor::Registers;
 use dioptra_processes::procfs;
 use dioptra_trace_patch::Registers as _;
+use dioptra_tracelayout::message::thread::BLOCK_BUSY;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
@@ -41,6 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The time for which threads are let go on again and again, so that they leave the code that will be overwritten. On a
 /// busy machine a thread that may go on gets no CPU for some milliseconds.
 const LEAVING: Duration = Duration::from_millis(400);
+/// The time for which threads are let go on so that they come out of the tracer's code.
+const COMING_OUT: Duration = Duration::from_secs(2);
 /// The longest time for which threads are let go on before they are stopped again.
 const TURN: Duration = Duration::from_millis(16);
 /// The most bytes of a stack that are searched for program counters.
@@ -82,12 +85,13 @@ struct Stopped {
     stop: Option<Stop>,
 }
 
+/// The stop of a thread.
 #[derive(Clone, Copy)]
-struct Stop {
+pub struct Stop {
     /// The signal that the thread has not received yet because of the stop, or 0.
-    signal: i32,
+    pub signal: i32,
     /// Whether the whole process is stopped by a signal: then the thread would be stopped without the recorder, too.
-    is_groups: bool,
+    pub is_groups: bool,
 }
 
 /// Returns whether a process has threads besides one, or shares its memory with another process.
@@ -177,7 +181,46 @@ impl StoppedThreads {
     /// # Errors
     /// [`CannotStop`]
     pub fn leave(&mut self, ranges: &[Range<u64>]) -> Result<BTreeSet<usize>, CannotStop> {
-        let end = Instant::now() + LEAVING;
+        let mut held = BTreeSet::new();
+        self.let_go(LEAVING, |stopped, maps| {
+            held.clear();
+            let mut inside = Vec::new();
+            for (number, thread) in stopped.threads.iter().enumerate() {
+                let found = stopped.found(thread, maps, ranges)?;
+                if !found.is_empty() {
+                    inside.push(number);
+                    held.extend(found);
+                }
+            }
+            Ok(inside)
+        })?;
+        Ok(held)
+    }
+
+    /// Lets threads come out of the tracer's code. Returns whether all have.
+    ///
+    /// # Errors
+    /// [`CannotStop`]
+    pub fn come_out(&mut self, tracer: &TracerCode) -> Result<bool, CannotStop> {
+        self.let_go(COMING_OUT, |stopped, maps| {
+            let mut inside = Vec::new();
+            for (number, thread) in stopped.threads.iter().enumerate() {
+                if stopped.is_on_the_way(thread, maps, tracer)? {
+                    inside.push(number);
+                }
+            }
+            Ok(inside)
+        })
+    }
+
+    /// Lets threads go on, again and again, until `examine` returns no more numbers of threads, or time has passed.
+    /// Returns whether none is left.
+    fn let_go(
+        &mut self,
+        time: Duration,
+        mut examine: impl FnMut(&StoppedThreads, &Maps) -> io::Result<Vec<usize>>,
+    ) -> Result<bool, CannotStop> {
+        let end = Instant::now() + time;
         // At first only as long as an instruction takes, later so long that a handler can return.
         let mut turn = Duration::from_micros(1);
         loop {
@@ -185,17 +228,9 @@ impl StoppedThreads {
                 true => Maps::read(self.pid)?,
                 false => Maps::default(),
             };
-            let mut held = BTreeSet::new();
-            let mut inside = Vec::new();
-            for (number, thread) in self.threads.iter().enumerate() {
-                let found = self.found(thread, &maps, ranges)?;
-                if !found.is_empty() {
-                    inside.push(number);
-                    held.extend(found);
-                }
-            }
+            let inside = examine(self, &maps)?;
             if inside.is_empty() || Instant::now() > end {
-                return Ok(held);
+                return Ok(inside.is_empty());
             }
             for number in &inside {
                 self.threads[*number].go_on();
@@ -213,6 +248,35 @@ impl StoppedThreads {
         }
     }
 
+    /// Returns whether a thread executes the tracer's code, or will do so when a signal handler returns.
+    fn is_on_the_way(
+        &self,
+        thread: &Stopped,
+        maps: &Maps,
+        tracer: &TracerCode,
+    ) -> io::Result<bool> {
+        let registers = registers(thread.tid)?;
+        if tracer.holds(registers.program_counter()) {
+            return Ok(true);
+        }
+        let block = registers
+            .thread_pointer()
+            .wrapping_add_signed(tracer.thread_block);
+        let mut busy = [0; 8];
+        let at = block.wrapping_add_signed(BLOCK_BUSY);
+        // A thread that has just begun or is ending may have no thread pointer.
+        if self.memory.read_exact_at(&mut busy, at).is_ok() && busy != [0; 8] {
+            return Ok(true);
+        }
+        let mut is_interrupted = false;
+        for stack in stacks(&registers, thread.tid == self.pid, maps) {
+            each_interrupted(&self.memory, stack, |address| {
+                is_interrupted |= tracer.holds(address);
+            })?;
+        }
+        Ok(is_interrupted)
+    }
+
     /// Returns the numbers of the ranges that a thread may go on in the middle of.
     fn found(
         &self,
@@ -223,27 +287,8 @@ impl StoppedThreads {
         let registers = registers(thread.tid)?;
         let mut found = BTreeSet::new();
         found.extend(range_around(registers.program_counter(), ranges));
-        let area = |address: u64| {
-            let mut areas = maps.areas.iter();
-            areas.find(|area| (area.start..area.end).contains(&address))
-        };
-        let Some(stack) = area(registers.stack_pointer()) else {
-            // No handler is at work in a process without handlers.
-            return Ok(found);
-        };
-        let from = registers.stack_pointer() & !7;
-        let end = stack.end.min(from.saturating_add(STACK_SEARCHED));
-        self.search(from..end, ranges, &mut found)?;
-        // A handler with a stack of its own may have interrupted another one that has none: the thread's first stack
-        // holds the C library's description of the thread, or is the process's.
-        let first = match thread.tid == self.pid {
-            true => maps.areas.iter().find(|area| area.path == b"[stack]"),
-            false => area(registers.thread_pointer()),
-        };
-        if let Some(first) = first.filter(|first| first.start != stack.start) {
-            let searched = first.end.saturating_sub(STACK_SEARCHED);
-            let start = first.start.max(searched);
-            self.search(start..first.end, ranges, &mut found)?;
+        for stack in stacks(&registers, thread.tid == self.pid, maps) {
+            self.search(stack, ranges, &mut found)?;
         }
         Ok(found)
     }
@@ -296,6 +341,91 @@ impl Stopped {
     }
 }
 
+/// The tracer's code in a process.
+#[derive(Clone, Debug)]
+pub struct TracerCode {
+    /// The ranges of addresses: the runtime's, the pools', and those of patches with more than one instruction.
+    pub ranges: Vec<Range<u64>>,
+    /// The offset of a thread's block from its thread pointer.
+    pub thread_block: i64,
+}
+
+impl TracerCode {
+    /// Returns whether an address lies in the tracer's code.
+    pub fn holds(&self, address: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(&address))
+    }
+}
+
+/// Returns the parts in use of the stacks on which a thread's interrupted program counters lie; none without maps.
+fn stacks(registers: &Registers, is_main: bool, maps: &Maps) -> Vec<Range<u64>> {
+    let area = |address: u64| {
+        let mut areas = maps.areas.iter();
+        areas.find(|area| (area.start..area.end).contains(&address))
+    };
+    let Some(stack) = area(registers.stack_pointer()) else {
+        // No handler is at work in a process without handlers.
+        return Vec::new();
+    };
+    let from = registers.stack_pointer() & !7;
+    let used = from..stack.end.min(from.saturating_add(STACK_SEARCHED));
+    // A handler with a stack of its own may have interrupted another one that has none: the thread's first stack
+    // holds the C library's description of the thread, or is the process's.
+    let first = match is_main {
+        true => maps.areas.iter().find(|area| area.path == b"[stack]"),
+        false => area(registers.thread_pointer()),
+    };
+    let first = first.filter(|first| first.start != stack.start);
+    let first = first.map(|first| {
+        let searched = first.end.saturating_sub(STACK_SEARCHED);
+        first.start.max(searched)..first.end
+    });
+    std::iter::once(used).chain(first).collect()
+}
+
+/// The code to which signal handlers return on x86-64: `mov rax, 15` (`rt_sigreturn`), `syscall`.
+const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
+
+/// The distance, in words, from a handler's return address to the program counter of what it has interrupted: the
+/// general registers of the signal frame's `ucontext_t` (`sigaltstack(2)`, `sys/ucontext.h`).
+const INTERRUPTED: usize = 22;
+
+/// Calls `visit` with the program counters that signal handlers on a stack will return to.
+fn each_interrupted(
+    memory: &File,
+    stack: Range<u64>,
+    mut visit: impl FnMut(u64),
+) -> io::Result<()> {
+    let mut bytes = vec![0; (stack.end - stack.start) as usize];
+    memory.read_exact_at(&mut bytes, stack.start)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let word = |at: usize| words.get(at).map(|word| u64::from_ne_bytes(*word));
+    // Most words are no addresses of code, and few functions are returned to from so many places.
+    let mut returns: Option<u64> = None;
+    for at in 0..words.len() {
+        let (Some(address), Some(interrupted)) = (word(at), word(at + INTERRUPTED)) else {
+            continue;
+        };
+        let is_return = match returns {
+            Some(known) => known == address,
+            None => {
+                let mut code = [0; SIGNAL_RETURN.len()];
+                let is_code = address >= 0x1_0000
+                    && memory.read_exact_at(&mut code, address).is_ok()
+                    && code == SIGNAL_RETURN;
+                if is_code {
+                    returns = Some(address);
+                }
+                is_code
+            }
+        };
+        if is_return {
+            visit(interrupted);
+        }
+    }
+    Ok(())
+}
+
 /// Returns the number of the range that an address is inside of: behind its first address.
 fn range_around(address: u64, ranges: &[Range<u64>]) -> Option<usize> {
     let number = ranges.partition_point(|range| range.start < address);
@@ -303,7 +433,11 @@ fn range_around(address: u64, ranges: &[Range<u64>]) -> Option<usize> {
     (address < ranges.get(number)?.end).then_some(number)
 }
 
-fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Result<()> {
+/// Makes a request of ptrace. `address` and `data` may be addresses of memory of the request's kind.
+///
+/// # Errors
+/// The system call's.
+pub fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: addresses are of memory of the request's kind that outlives the call; see the callers.
     match unsafe { libc::ptrace(what, tid as libc::pid_t, address, data) } {
         -1 => Err(io::Error::last_os_error()),
@@ -312,7 +446,10 @@ fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Res
 }
 
 /// Tells a thread to stop.
-fn seize(tid: u32) -> io::Result<()> {
+///
+/// # Errors
+/// The system call's.
+pub fn seize(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, 0)?;
     request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
@@ -320,7 +457,7 @@ fn seize(tid: u32) -> io::Result<()> {
 /// Returns the stop of a thread; `None` if it runs.
 ///
 /// Does not wait for one: the thread that waits for the command could take a notice away.
-fn stop_of(tid: u32) -> Option<Stop> {
+pub fn stop_of(tid: u32) -> Option<Stop> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let place = information.as_mut_ptr().expose_provenance();
     let information = match request(libc::PTRACE_GETSIGINFO, tid, 0, place) {
@@ -379,7 +516,8 @@ fn state(pid: u32, tid: u32) -> Option<(u8, Vec<u8>)> {
     Some((*text.get(end + 2)?, name))
 }
 
-fn is_gone(pid: u32, tid: u32) -> bool {
+/// Returns whether a thread has ended.
+pub fn is_gone(pid: u32, tid: u32) -> bool {
     state(pid, tid).is_none_or(|(state, _)| matches!(state, b'Z' | b'X'))
 }
 
