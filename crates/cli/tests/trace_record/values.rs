@@ -412,3 +412,87 @@ fn uftrace_records_the_same_values() {
     assert_eq!(ours.len(), 120);
     assert_eq!(ours, theirs);
 }
+
+/// The calls of `trace-typed.cpp`, as `-a` shows them.
+const TYPED: [&str; 18] = [
+    "add(a: -3, b: 200, c: true) = 198;",
+    "mix(x: 1.5, f: 2.25, n: 7, s: \"hi\") = 11.75;",
+    "mixed_color(c: green, o: more) = blue;",
+    "mixed_color(c: red, o: less) = red;",
+    "swapped(p: Point{x: 1, y: -2}) = Point{x: -2, y: 1};",
+    "two(d: Doubles{a: 1.5, b: 2.5}, m: Mixed{n: 3, d: 4.5}) = Doubles{a: 7.0, b: 4.5};",
+    "four(f: Floats{a: 0.5, b: 1.5, p: Point{x: -1, y: 4}}, last: 9) = 14.0;",
+    "grown(b: Large{a: 1, b: 2, c: 3, d: 4}, k: 10) = Large{a: 11, b: 2, c: 3, d: 4};",
+    "joined(s: \"one\", t: \"two\", v: \"three\") = \"onetwothree\";",
+    "counted(o: Counted{value: 9}, small: -5, u: 65535) = 65539;",
+    "nested(o: Outer{inner: Counted{value: 9}}, c: 'x') = 129;",
+    "Counted::plus(this: 0x, k: 3) = 12;",
+    "text(a: \"abc\\n\", c: 'q', out: 0x0) = \"abc\\n\";",
+    "many(a: 1, b: 2, c: 3, d: 4, e: 5, f: 6, p: Point{x: 7, y: 8}, h: 9, x: 1.25) = 38;",
+    "owned(p: unique_ptr{}, n: 5) = 9;",
+    "variadic(f: \"%d\") = 1;",
+    "ns::twice(t: 2.5) = 5.0;",
+    "ns::twice(t: 4) = 8;",
+];
+
+/// Returns a line of a replay without the digits of addresses, which differ from run to run.
+fn without_addresses(line: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("0x7").or_else(|| rest.find("0x5")) {
+        let digits = rest[at + 2..].trim_start_matches(|c: char| c.is_ascii_hexdigit());
+        kept += &rest[..at + 2];
+        rest = digits;
+    }
+    kept + rest
+}
+
+#[test]
+fn declared_types_say_what_is_recorded() {
+    for flags in [&["-O0"][..], &["-O2"], &["-O2", "-gdwarf-4"]] {
+        let program = Program::new(Language::Cpp, "trace-typed").no_flags();
+        let program = program.flags(["-g", "-std=c++17"]).flags(flags).build();
+        let program = or_skip!(program);
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = "-P=^(add|mix|mixed_color|swapped|two|four|grown|joined|counted|nested|Counted::plus|text|many|owned|variadic|ns::twice)";
+        recorded(&["-a", names], &program, &[], folder.path());
+        let lines = replayed(&[], folder.path());
+        let lines: Vec<String> = lines.iter().map(|line| without_addresses(line)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(lines, TYPED, "{flags:?}");
+    }
+}
+
+#[test]
+fn types_of_rust_are_known() {
+    let program = Program::new(Language::Rust, "trace-typed").flags(["-Copt-level=2", "-g"]);
+    let program = or_skip!(program.build());
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = "-P=::(text|sum|kind|part|letter)$";
+    recorded(&["-a", names], &program, &[], folder.path());
+    let lines = replayed(&[], folder.path());
+    let bare: Vec<&str> = lines
+        .iter()
+        .map(|line| {
+            line.split_once("::")
+                .map_or(line.as_str(), |(_, rest)| rest)
+        })
+        .collect();
+    let expected = [
+        "text(s: \"héllo\", n: 3) = 9;",
+        "sum(v: [1, 2, 300], on: true) = 303;",
+        "kind(k: Two, x: 1.5) = 3.0;",
+        "part(s: \"abc\") = \"bc\";",
+        "letter(c: 97, i: -7) = 90;",
+    ];
+    assert_eq!(bare, expected);
+}
+
+#[test]
+fn without_debug_information_calls_are_recorded_without_values() {
+    let program = Program::new(Language::Cpp, "trace-typed").no_flags();
+    let program = or_skip!(program.flags(["-O1", "-std=c++17"]).build());
+    let folder = tempfile::tempdir().expect("a folder");
+    recorded(&["-a", "-P=^add"], &program, &[], folder.path());
+    assert_eq!(replayed(&[], folder.path()), ["add();"]);
+}

@@ -76,7 +76,10 @@ pub use cause::{
 pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};
-pub use lines::{Frame, LineRange, LineReader, ModuleLines, SourceFrame};
+pub use lines::{
+    Frame, FunctionSignature, LineRange, LineReader, ModuleLines, Parameter, SourceFrame,
+    StructType, ValueType,
+};
 pub use module::{Function, ModuleSymbols, place_name};
 pub use module_code::{CodeBytes, CodeError, CodeMachine, ModuleCode};
 pub use note::Note;

@@ -1,8 +1,10 @@
 //! Source lines and inline frames of a module.
 
 mod declared;
+mod signature;
 mod source_frames;
 
+pub use signature::{FunctionSignature, Parameter, StructType, ValueType};
 pub use source_frames::SourceFrame;
 
 use std::cell::RefCell;

@@ -92,6 +92,7 @@ fn selector(
             true => LibraryCalls::OfProgram,
             false => LibraryCalls::None,
         },
+        typed_values: false,
     })?)
 }
 

@@ -57,6 +57,7 @@ fn children_that_are_forked_anywhere_count_for_themselves() {
                 rules: vec![(option, rule.to_owned())],
                 style: MatchStyle::Regex,
                 library_calls: LibraryCalls::None,
+                typed_values: false,
             };
             let folder = tempfile::tempdir().unwrap();
             let stepped = STEPPED.to_string();

@@ -98,6 +98,10 @@ pub struct Tracing {
         allow_hyphen_values = true
     )]
     retval: Vec<String>,
+    /// Record the arguments and return values of all functions whose types the debug information declares; -A and -R
+    /// choose others for some functions
+    #[arg(short = 'a', long)]
+    auto_args: bool,
     /// Kind of patterns: regular expressions, a shell's patterns, or plain names
     #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
     style: MatchStyle,
@@ -156,8 +160,6 @@ pub struct Tracing {
 /// uftrace's options that dioptra lacks. Each has an error of its own, in place of clap's guess at another option.
 #[derive(clap::Args)]
 struct Absent {
-    #[arg(short = 'a', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_arguments)]
-    auto_args: Option<String>,
     #[arg(short = 'k', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_kernel)]
     kernel: Option<String>,
     #[arg(short = 'W', long, hide = true, value_name = "POINT", value_parser = no_watch)]
@@ -180,10 +182,6 @@ struct Absent {
     list_event: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_record)]
     record: Option<String>,
-}
-
-fn no_arguments(_: &str) -> Result<String, String> {
-    Err("types are not read from debug information yet; name the values with -A and -R".to_owned())
 }
 
 fn no_kernel(_: &str) -> Result<String, String> {
@@ -480,6 +478,7 @@ impl Tracing {
                 (_, true) => LibraryCalls::OfAll,
                 _ => LibraryCalls::OfProgram,
             },
+            typed_values: self.auto_args,
         })
         .map_err(usage)?;
         let pending = PendingRules {

@@ -8,5 +8,6 @@
 pub mod patterns;
 pub mod rules;
 pub mod selector;
+pub mod typed;
 pub mod values;
 pub mod warnings;

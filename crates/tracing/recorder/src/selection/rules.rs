@@ -2,6 +2,7 @@
 
 use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
 use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector};
+use super::typed;
 use super::values::FunctionValues;
 use super::warnings::SelectionWarning;
 use crate::recording::notes::TraceNote;
@@ -10,7 +11,8 @@ use dioptra_filters::{
     RuleOption, Rules, SampleKind, Sampling, SyntaxError, ValueRequest, parse_time,
 };
 use dioptra_symbols::{
-    ModuleKind, ModuleRequest, RelativeAddress, SymbolOptions, Symbolizer, demangle, place_name,
+    FunctionSignature, LineReader, ModuleKind, ModuleRequest, RelativeAddress, SymbolOptions,
+    Symbolizer, demangle, place_name,
 };
 use dioptra_tracelayout::LIBRARY_CALL_SIZE;
 use dioptra_tracelayout::message::Method;
@@ -45,6 +47,8 @@ pub struct Choice {
     pub style: MatchStyle,
     /// The modules whose calls of other modules' functions are traced.
     pub library_calls: LibraryCalls,
+    /// Whether functions without values of their own are recorded with the values that their declared types ask for.
+    pub typed_values: bool,
 }
 
 /// A selector that follows rules.
@@ -109,7 +113,30 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
         // Triggers may set other durations.
         at_least: at_least.filter(|time| *time > 0 && by_place && !rules.set_durations()),
         samples: rules.sample() && rules.beyond_counting().is_none(),
-        values: rules.ask_for_values(),
+        values: choice.typed_values || rules.ask_for_values(),
+    }
+}
+
+/// Adds the values that declared types ask for to those of functions that have none. `chosen` are the functions with
+/// their probes, in the order of `values`.
+fn add_typed<'f>(
+    reader: &LineReader<'_>,
+    chosen: impl Iterator<Item = ((&'f Named<'f>, &'f FunctionPlace<'f>), &'f Probe)>,
+    values: &mut [Option<Arc<FunctionValues>>],
+) {
+    let mut known: HashMap<FunctionSignature, Option<Arc<FunctionValues>>> = HashMap::new();
+    for (((named, place), probe), values) in chosen.zip(values) {
+        let is_code = !place.method.finds_library_calls();
+        if values.is_some() || *probe == Probe::Skip || !is_code || named.is_changed_copy() {
+            continue;
+        }
+        let Some(signature) = reader.signature(RelativeAddress(place.offset)) else {
+            continue;
+        };
+        let same = known.entry(signature);
+        *values = same
+            .or_insert_with_key(|signature| typed::values(signature).map(Arc::new))
+            .clone();
     }
 }
 
@@ -119,6 +146,15 @@ struct Named<'a> {
     linkage: Option<Cow<'a, str>>,
     size: Option<u64>,
     source: Option<String>,
+}
+
+impl Named<'_> {
+    /// Returns whether the function is a copy whose parameters the compiler may have changed.
+    fn is_changed_copy(&self) -> bool {
+        const MARKS: [&str; 3] = [".isra.", ".constprop.", ".part."];
+        let name = self.linkage.as_ref().unwrap_or(&self.full);
+        MARKS.iter().any(|mark| name.contains(mark))
+    }
 }
 
 impl RuleSelector {
@@ -195,7 +231,8 @@ impl Selector for RuleSelector {
 
     fn choose(&mut self, module: &ModuleIdentity, functions: &[FunctionPlace<'_>]) -> Vec<Probe> {
         let all_plain = self.all_plain(module);
-        let by_name = self.has_rules || self.choice.patches.needs_names();
+        let typed = self.choice.typed_values;
+        let by_name = typed || self.has_rules || self.choice.patches.needs_names();
         if !by_name {
             // `-P .` of one module must not patch functions of another module that happen to be candidates.
             let patching = match self.choice.patches.may_want(module) {
@@ -220,7 +257,7 @@ impl Selector for RuleSelector {
         };
         let offsets = functions.iter().map(|place| RelativeAddress(place.offset));
         let symbols = self.symbolizer.load_for(&request, offsets);
-        let lines = self.with_sources.then(|| self.symbolizer.lines(&request));
+        let lines = (typed || self.with_sources).then(|| self.symbolizer.lines(&request));
         let reader = lines.as_ref().map(|lines| lines.reader());
         let file = module.file_name();
         let named: Vec<Named<'_>> = functions
@@ -241,7 +278,8 @@ impl Selector for RuleSelector {
                     (0, Some(symbol)) => symbol.size,
                     (size, _) => size,
                 };
-                let source = reader.as_ref().and_then(|reader| {
+                let reader = reader.as_ref().filter(|_| self.with_sources);
+                let source = reader.and_then(|reader| {
                     // The outermost frame is the function's. Code that is inlined at the very start has inner frames.
                     let frame = reader.frames(address).pop()?;
                     Some(frame.file?.to_string())
@@ -301,7 +339,7 @@ impl Selector for RuleSelector {
         let plan = self.compiler.plan();
         let mut exceeds_slots = false;
         let mut judges_alone = false;
-        let probes = patching
+        let probes: Vec<Probe> = patching
             .iter()
             .zip(functions)
             .zip(&actions)
@@ -340,6 +378,10 @@ impl Selector for RuleSelector {
                 }
             })
             .collect();
+        if let Some(reader) = reader.as_ref().filter(|_| typed) {
+            let chosen = named.iter().zip(functions).zip(&probes);
+            add_typed(reader, chosen, &mut values);
+        }
         self.values = values;
         self.names
             .extend(named.into_iter().map(|named| named.full.into_owned()));

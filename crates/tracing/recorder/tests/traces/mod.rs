@@ -59,6 +59,7 @@ pub fn by_rules(names: Option<&str>, texts: &[(RuleOption, &str)]) -> Box<RuleSe
         rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
         style: MatchStyle::Regex,
         library_calls: LibraryCalls::None,
+        typed_values: false,
     };
     Box::new(RuleSelector::new(choice).unwrap())
 }
