@@ -496,3 +496,40 @@ fn without_debug_information_calls_are_recorded_without_values() {
     recorded(&["-a", "-P=^add"], &program, &[], folder.path());
     assert_eq!(replayed(&[], folder.path()), ["add();"]);
 }
+
+#[test]
+fn exports_of_calls_have_their_values() {
+    let program = Program::new(Language::Cpp, "trace-typed").no_flags();
+    let program = or_skip!(program.flags(["-g", "-O1", "-std=c++17"]).build());
+    let folder = tempfile::tempdir().expect("a folder");
+    recorded(&["-a", "-P=^(mix|add|joined)"], &program, &[], folder.path());
+    let exported = |format: &str| {
+        let output = Command::new(PROGRAM)
+            .args(["export", "--to", format, "-d", "dioptra.trace", "-o", "-"])
+            .current_dir(folder.path())
+            .output()
+            .expect("dioptra runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{format}: {said}");
+        (output.stdout, said)
+    };
+    let (text, said) = exported("chrome");
+    assert!(!said.contains("not written"), "{said}");
+    let file: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let events = file["traceEvents"].as_array().expect("events");
+    let args = |phase: &str, name: &str| {
+        let mut events = events.iter();
+        let event = events.find(|event| event["ph"] == phase && event["name"] == name);
+        event.expect("an event")["args"].clone()
+    };
+    let expected = serde_json::json!({ "a": -3, "b": 200, "c": true });
+    assert_eq!(args("B", "add"), expected);
+    assert_eq!(args("E", "add"), serde_json::json!({ "retval": 198 }));
+    let expected = serde_json::json!({ "x": 1.5, "f": 2.25, "n": 7, "s": "hi" });
+    assert_eq!(args("B", "mix"), expected);
+    let joined = serde_json::json!({ "retval": "onetwothree" });
+    assert_eq!(args("E", "joined"), joined);
+    // Formats that sum up calls have no place for the values of one.
+    let (_, said) = exported("collapsed");
+    assert!(said.contains("3 functions are not written"), "{said}");
+}

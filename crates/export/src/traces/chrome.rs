@@ -1,12 +1,13 @@
 //! Calls as Chrome's trace events, in JSON.
 
-use super::slices::{Moment, SliceWriter, TaskMoment, each, ending_words};
+use super::slices::{Moment, SliceWriter, TaskMoment, argument_name, each, ending_words};
 use super::{ExportedTrace, TraceSource};
 use crate::error::ExportError;
 use crate::lost::{Lost, LostKind};
-use dioptra_calls::{CallEnding, ViewLosses};
+use dioptra_calls::{Call, CallEnding, ViewLosses, arguments, returned_value};
+use dioptra_tracedata::{Digits, Value};
 use dioptra_tracelayout::EventPlace;
-use serde_json::json;
+use serde_json::{Map, json};
 use std::io::{self, Write};
 
 /// Writes calls as Chrome's trace events: each call begins and ends, in microseconds of `CLOCK_MONOTONIC` with three
@@ -75,7 +76,6 @@ const FULL: usize = 1 << 16;
 
 const BEGIN: usize = 0;
 const END: usize = 1;
-const BEFORE: &str = ",\"args\":{\"began\":\"before\"}";
 
 struct Writer<'a, 't, 'o> {
     source: &'a TraceSource<'a, 't>,
@@ -124,7 +124,13 @@ impl Writer<'_, '_, '_> {
         Ok(())
     }
 
-    fn line(&mut self, at: Moment, phase: usize, function: u32, args: &str) -> io::Result<()> {
+    fn line(
+        &mut self,
+        at: Moment,
+        phase: usize,
+        function: u32,
+        args: Map<String, serde_json::Value>,
+    ) -> io::Result<()> {
         self.separate();
         self.text.extend_from_slice(b"{\"ts\":");
         push_microseconds(&mut self.text, at.time);
@@ -139,26 +145,43 @@ impl Writer<'_, '_, '_> {
             }
         };
         self.text.extend_from_slice(name.as_bytes());
-        self.text.extend_from_slice(args.as_bytes());
+        if !args.is_empty() {
+            self.text.extend_from_slice(b",\"args\":");
+            serde_json::to_writer(&mut self.text, &args)?;
+        }
         self.text.push(b'}');
         self.flush_some()
     }
 }
 
 impl SliceWriter for Writer<'_, '_, '_> {
-    fn begin(&mut self, at: Moment, function: u32, began_before: bool) -> io::Result<()> {
-        let args = if began_before { BEFORE } else { "" };
+    fn begin(
+        &mut self,
+        at: Moment,
+        function: u32,
+        began_before: bool,
+        call: Option<&Call>,
+    ) -> io::Result<()> {
+        let mut args = Map::new();
+        if began_before {
+            args.insert("began".to_owned(), "before".into());
+        }
+        let trace = self.source.view.trace();
+        for (described, value) in call.iter().flat_map(|call| arguments(trace, call)) {
+            args.insert(argument_name(described).to_owned(), json_of(&value));
+        }
         self.line(at, BEGIN, function, args)
     }
 
-    fn end(&mut self, at: Moment, function: u32, ending: CallEnding) -> io::Result<()> {
-        match ending_words(ending) {
-            None => self.line(at, END, function, ""),
-            Some((key, word)) => {
-                let args = format!(",\"args\":{{\"{key}\":\"{word}\"}}");
-                self.line(at, END, function, &args)
-            }
+    fn end(&mut self, at: Moment, call: &Call, ending: CallEnding) -> io::Result<()> {
+        let mut args = Map::new();
+        if let Some(value) = returned_value(self.source.view.trace(), call) {
+            args.insert("retval".to_owned(), json_of(&value));
         }
+        if let Some((key, word)) = ending_words(ending) {
+            args.insert(key.to_owned(), word.into());
+        }
+        self.line(at, END, call.function, args)
     }
 
     /// Writes an event of a thread as an instant event. A new name also becomes the thread's name in the viewer.
@@ -200,6 +223,25 @@ impl SliceWriter for Writer<'_, '_, '_> {
         );
         self.text.extend_from_slice(rest.as_bytes());
         self.flush_some()
+    }
+}
+
+/// Returns a value of a call: numbers, truth values and texts as such, other values as texts as `replay` shows them.
+fn json_of(value: &Value) -> serde_json::Value {
+    let text = || value.to_string().into();
+    match value {
+        Value::Integer(number, Digits::Decimal) => {
+            i64::try_from(*number).map_or_else(|_| text(), Into::into)
+        }
+        Value::Boolean(value) => (*value).into(),
+        Value::Float(number, _) => {
+            serde_json::Number::from_f64(*number).map_or_else(text, serde_json::Value::Number)
+        }
+        Value::Text(bytes, false) => match str::from_utf8(bytes) {
+            Ok(found) => found.into(),
+            Err(_) => text(),
+        },
+        _ => text(),
     }
 }
 

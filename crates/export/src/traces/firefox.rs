@@ -10,7 +10,7 @@ use crate::error::ExportError;
 use crate::firefox::markers::{self, moment};
 use crate::firefox::weights::DurationWeights;
 use crate::lost::{Lost, LostKind};
-use dioptra_calls::CallEnding;
+use dioptra_calls::{Call, CallEnding};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerTiming,
     ProcessHandle, Profile, ReferenceTimestamp, SamplingInterval, StackHandle, StringHandle,
@@ -201,7 +201,13 @@ impl Writer<'_, '_> {
 }
 
 impl SliceWriter for Writer<'_, '_> {
-    fn begin(&mut self, at: Moment, function: u32, began_before: bool) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        at: Moment,
+        function: u32,
+        began_before: bool,
+        _: Option<&Call>,
+    ) -> io::Result<()> {
         self.end_stretch(at);
         let name = self.source.names.get(function);
         let label = match self.names.get(&function) {
@@ -228,7 +234,8 @@ impl SliceWriter for Writer<'_, '_> {
         Ok(())
     }
 
-    fn end(&mut self, at: Moment, function: u32, ending: CallEnding) -> io::Result<()> {
+    fn end(&mut self, at: Moment, call: &Call, ending: CallEnding) -> io::Result<()> {
+        let function = call.function;
         self.pop(at);
         if let Some((key, word)) = ending_words(ending) {
             let text = format!("{}: {key} {word}", self.source.names.get(function));

@@ -2,14 +2,15 @@
 //!
 //! A coroutine's calls are slices of a track of their own below the thread's, since slices of one track must nest.
 
-use super::slices::{Moment, SliceWriter, TaskMoment, each, ending_words};
+use super::slices::{Moment, SliceWriter, TaskMoment, argument_name, each, ending_words};
 use super::{ExportedTrace, TraceSource};
 use crate::error::ExportError;
 use crate::lost::{Lost, LostKind};
 use crate::perfetto::packets::{Clock, Packets, packet, thread_track};
 use crate::protobuf::Message;
 use crate::tasks::TaskNumbers;
-use dioptra_calls::CallEnding;
+use dioptra_calls::{Call, CallEnding, arguments, returned_value};
+use dioptra_tracedata::{Digits, Value};
 use dioptra_tracelayout::EventPlace;
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeMap;
@@ -191,6 +192,22 @@ impl Writer<'_, '_, '_> {
         self.event.message(event_field::ANNOTATIONS, &self.item);
     }
 
+    /// Adds a value of the call. Integers are numbers for queries; other values are texts as `replay` shows them.
+    fn annotate_value(&mut self, name: &str, value: &Value) {
+        let number = match value {
+            Value::Integer(number, Digits::Decimal) => i64::try_from(*number).ok(),
+            _ => None,
+        };
+        let Some(number) = number else {
+            return self.annotate(name, &value.to_string());
+        };
+        self.item.clear();
+        self.item.text(10, name.as_bytes());
+        // `int_value` of `DebugAnnotation`.
+        self.item.stated(4, number.cast_unsigned());
+        self.event.message(event_field::ANNOTATIONS, &self.item);
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.packet.message(packet::TRACK_EVENT, &self.event);
         self.packets.go_on(SEQUENCE, &mut self.packet)
@@ -198,17 +215,31 @@ impl Writer<'_, '_, '_> {
 }
 
 impl SliceWriter for Writer<'_, '_, '_> {
-    fn begin(&mut self, at: Moment, function: u32, began_before: bool) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        at: Moment,
+        function: u32,
+        began_before: bool,
+        call: Option<&Call>,
+    ) -> io::Result<()> {
         self.start(at, SLICE_BEGIN)?;
         self.name(function);
         if began_before {
             self.annotate("began", "before");
         }
+        if let Some(call) = call {
+            for (described, value) in arguments(self.source.view.trace(), call) {
+                self.annotate_value(argument_name(described), &value);
+            }
+        }
         self.finish()
     }
 
-    fn end(&mut self, at: Moment, _function: u32, ending: CallEnding) -> io::Result<()> {
+    fn end(&mut self, at: Moment, call: &Call, ending: CallEnding) -> io::Result<()> {
         self.start(at, SLICE_END)?;
+        if let Some(value) = returned_value(self.source.view.trace(), call) {
+            self.annotate_value("retval", &value);
+        }
         if let Some((key, word)) = ending_words(ending) {
             self.annotate(key, &word);
         }

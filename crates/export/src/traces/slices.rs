@@ -1,6 +1,7 @@
 //! The calls of a view as slices of time: each begins and ends on its thread, in the order of time.
 
-use dioptra_calls::{CallEnding, OpenCalls, ShownStep, View, ViewLosses, ahead};
+use dioptra_calls::{Call, CallEnding, OpenCalls, ShownStep, View, ViewLosses, ahead};
+use dioptra_tracedata::ValueDescription;
 use dioptra_tracelayout::EventPlace;
 use std::io;
 
@@ -26,10 +27,16 @@ pub(super) struct TaskMoment<'t> {
 /// A writer of slices.
 pub(super) trait SliceWriter {
     /// Takes the beginning of a call; `began_before` is true if the call began before, at an unknown time or outside
-    /// of the view's time.
-    fn begin(&mut self, at: Moment, function: u32, began_before: bool) -> io::Result<()>;
-    /// Takes the end of a call that has begun.
-    fn end(&mut self, at: Moment, function: u32, ending: CallEnding) -> io::Result<()>;
+    /// of the view's time. `call` has the arguments, where they are known.
+    fn begin(
+        &mut self,
+        at: Moment,
+        function: u32,
+        began_before: bool,
+        call: Option<&Call>,
+    ) -> io::Result<()>;
+    /// Takes the end of a call that has begun, with its return value.
+    fn end(&mut self, at: Moment, call: &Call, ending: CallEnding) -> io::Result<()>;
     /// Takes the last known time of a call that has begun and has no end.
     fn open(&mut self, _at: Moment, _function: u32) -> io::Result<()> {
         Ok(())
@@ -84,7 +91,7 @@ pub(super) fn each(view: &View<'_>, writer: &mut impl SliceWriter) -> io::Result
                 for begun in open.current_mut().iter_mut().filter(|b| !b.is_written) {
                     begun.is_written = true;
                     slices.began_before += 1;
-                    writer.begin(at(start), begun.function, true)?;
+                    writer.begin(at(start), begun.function, true, None)?;
                 }
             }
             match shown {
@@ -114,7 +121,7 @@ pub(super) fn each(view: &View<'_>, writer: &mut impl SliceWriter) -> io::Result
                                 true => slices.began_before += 1,
                                 false => slices.calls += 1,
                             }
-                            writer.begin(at(time), function, began_before)?;
+                            writer.begin(at(time), function, began_before, Some(&call))?;
                         }
                     }
                 }
@@ -124,7 +131,7 @@ pub(super) fn each(view: &View<'_>, writer: &mut impl SliceWriter) -> io::Result
                     // The end of a range cuts calls off; at the end of the trace their end is unknown.
                     let is_open = ending == CallEnding::Open && range.stop.is_none();
                     if in_range && is_begun && !is_open {
-                        writer.end(at(time), call.function, ending)?;
+                        writer.end(at(time), &call, ending)?;
                     } else if is_begun {
                         slices.open += 1;
                         // The time of a call ends with the view's.
@@ -154,6 +161,14 @@ fn task_moment<'t>(view: &View<'t>, function: u32) -> Option<TaskMoment<'t>> {
         event,
         name: trace.task_name(&entry).unwrap_or_default(),
     })
+}
+
+/// Returns the name of an argument: the parameter's, if that is known.
+pub(super) fn argument_name(described: &ValueDescription) -> &str {
+    match described.name.as_str() {
+        "" => &described.argument,
+        name => name,
+    }
 }
 
 /// Returns words for the end of a call that did not return.

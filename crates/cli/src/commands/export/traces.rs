@@ -96,12 +96,14 @@ pub fn run(
         );
     }
     super::say_lost(format, &exported.lost);
-    say_values_left_out(&trace);
+    if !has_moments || format == Format::Firefox {
+        say_values_left_out(&trace);
+    }
     io::stderr().flush()?;
     Ok(exit)
 }
 
-/// Says that no export has the values that were recorded with calls, if there are any.
+/// Says that the values that were recorded with calls are not exported, if there are any.
 pub fn say_values_left_out(trace: &Trace) {
     let functions = trace.functions_with_values() as u64;
     if functions > 0 {
