@@ -1,4 +1,5 @@
-//! `cargo xtask soak agent`: the agent, killed at random moments while its uploads fail at random.
+//! `cargo xtask soak agent`: the agent, killed at random moments while its uploads fail at random. `cargo xtask soak attach`:
+//! a program of 50 threads, attached to and detached from again and again.
 //!
 //! `cargo xtask soak`: the random tests of tracing, at length and with other seeds, its clocks, for minutes, and programs that
 //! are hard to trace, again and again: many call stacks, libraries that come and go, threads at the start, sanitizers, LuaJIT.
@@ -44,6 +45,30 @@ enum What {
         #[arg(long, default_value_t = 500)]
         kills: u64,
     },
+    /// A program of 50 threads, attached to and detached from again and again
+    Attach {
+        /// The number of attachments
+        #[arg(long, default_value_t = 10_000)]
+        cycles: u64,
+    },
+}
+
+/// Attaches to a program again and again, and checks what is recorded and what is left in it.
+fn attach(cycles: u64) -> Result<()> {
+    let status = Command::new("cargo")
+        .args(["test", "-p", "dioptra", "--test", "trace_record"])
+        .args([
+            "--",
+            "--nocapture",
+            "--exact",
+            "attach::serial_a_process_survives_many_attachments",
+        ])
+        .env("DIOPTRA_SOAK_ATTACH", cycles.to_string())
+        .current_dir(crate::root())
+        .status()
+        .context("cargo does not start")?;
+    ensure!(status.success(), "attaching has harmed a program: see above");
+    Ok(())
 }
 
 /// Kills the agent, and checks that every segment arrives.
@@ -66,8 +91,10 @@ fn agent(kills: u64) -> Result<()> {
 
 /// Runs the tests that make up what they do.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if let Some(What::Agent { kills }) = arguments.what {
-        return agent(kills);
+    match arguments.what {
+        Some(What::Agent { kills }) => return agent(kills),
+        Some(What::Attach { cycles }) => return attach(cycles),
+        None => {}
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let seed = arguments.seed.unwrap_or(now.as_secs() << 20);

@@ -208,12 +208,18 @@ fn functions_that_call_the_tracer_themselves_are_said_to_be_missing() {
     assert_eq!(running.end(), "right 2\n");
 }
 
+/// Returns the number of attachments of the test below: `cargo xtask soak attach` asks for more.
+fn cycles() -> u32 {
+    let asked = std::env::var("DIOPTRA_SOAK_ATTACH").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(12)
+}
+
 #[test]
 fn serial_a_process_survives_many_attachments() {
     let program = or_skip!(built(&[]));
     let folder = tempfile::tempdir().expect("a folder");
     let running = Running::start(&program, &["50", "mixed"]);
-    for cycle in 0..12 {
+    for cycle in 0..cycles() {
         let said = recorded(running.pid(), &["--duration", "30ms"], folder.path());
         assert!(!said.contains("were lost"), "{cycle}: {said}");
         assert_unbroken(&steps(folder.path()));
