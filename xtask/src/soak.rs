@@ -67,7 +67,10 @@ fn attach(cycles: u64) -> Result<()> {
         .current_dir(crate::root())
         .status()
         .context("cargo does not start")?;
-    ensure!(status.success(), "attaching has harmed a program: see above");
+    ensure!(
+        status.success(),
+        "attaching has harmed a program: see above"
+    );
     Ok(())
 }
 

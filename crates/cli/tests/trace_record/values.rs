@@ -502,7 +502,12 @@ fn exports_of_calls_have_their_values() {
     let program = Program::new(Language::Cpp, "trace-typed").no_flags();
     let program = or_skip!(program.flags(["-g", "-O1", "-std=c++17"]).build());
     let folder = tempfile::tempdir().expect("a folder");
-    recorded(&["-a", "-P=^(mix|add|joined)$"], &program, &[], folder.path());
+    recorded(
+        &["-a", "-P=^(mix|add|joined)$"],
+        &program,
+        &[],
+        folder.path(),
+    );
     let exported = |format: &str| {
         let output = Command::new(PROGRAM)
             .args(["export", "--to", format, "-d", "dioptra.trace", "-o", "-"])
