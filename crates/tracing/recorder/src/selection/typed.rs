@@ -108,7 +108,7 @@ pub fn values(signature: &FunctionSignature) -> Option<FunctionValues> {
     for (number, parameter) in signature.parameters.iter().enumerate() {
         let how = passed(&parameter.value, signature.is_rust);
         let Some((fetches, form)) = argument(&parameter.value, how, &mut places) else {
-            // What is behind can't be found.
+            // The places of the parameters behind it are not known.
             break;
         };
         if fetches.is_empty() {
